@@ -2,10 +2,13 @@
 
     python bench/conversations.py [--count 2000] [--seed N] [--processes 2]
 
-Each conversation draws a model, an API and a handful of steps: text, blocks and Python values of every kind, answers
-with tool calls, thinking and server tools, partial or repeated results, forks, undo, rewind, snip, compaction, and
-message lists from the caller in any API's format. The simulator in this process checks every body. Two things count
-as problems: a refused body, and an exception that is not one of ours. The same seed repeats a conversation.
+Each conversation draws a model, an API, a window (8K, 32K or 200K) and a handful of steps: text, blocks and Python
+values of every kind, documents and pictures of every size, answers with tool calls, thinking and server tools in every
+order, partial or repeated results, forks, undo, rewind, snip, compaction, and message lists from the caller in any
+API's format. Some begin on another tool's transcript, or on a damaged one. The simulator in this process checks every
+body. Two things count as problems: a refused body, and an exception that is not one of ours. One refusal is none: a
+prompt that the provider counts as longer than its window, if `failed()` then finds a way on, or says that there is
+none. The same seed repeats a conversation.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import math
 import multiprocessing
 import random
 import sys
+import tempfile
 import traceback
 import uuid
 from collections import Counter
@@ -27,9 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.errors import RequestRefused, SevenfoldError
+from sevenfold import profiles
+from sevenfold.errors import PromptTooLong, RequestRefused, SevenfoldError
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.chat import complete
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -37,9 +43,17 @@ from sevenfold.lab.simulator.errors import ApiError
 from sevenfold.lab.simulator.messages import answer
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import prepare
-from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.responses import respond
 from sevenfold.lab.simulator.schema import check_shape
+from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.failures import Endpoint, explain, report_of
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.foreign_logs import damaged_log, document, picture  # noqa: E402  # needs the path above
 
 Json = dict[str, Any]
 MODELS = (
@@ -71,6 +85,8 @@ class Found(Struct):
     conversations: int = 0
     requests: int = 0
     steps: int = 0
+    too_long: int = 0
+    """Prompts that the provider counted as longer than its window, and that were made again with less, if possible."""
     declined: int = 0
     """Calls that ended in one of our own errors, which record nothing."""
     refused: dict[str, list[int]] = {}
@@ -83,6 +99,7 @@ class Found(Struct):
         self.requests += other.requests
         self.steps += other.steps
         self.declined += other.declined
+        self.too_long += other.too_long
         for mine, theirs in ((self.refused, other.refused), (self.untyped, other.untyped)):
             for words, seeds in theirs.items():
                 mine.setdefault(words, []).extend(seeds)
@@ -130,9 +147,19 @@ class RandomBrain:
             else:
                 stop = "pause_turn"
         named = dice.random() < 0.9
+        calls: list[Json] = []
         for each in range(dice.choice((0, 0, 1, 2, 3))):
             call = f"toolu_{self.count}x{each}x{dice.randrange(10**9)}" if named else f"call_{each}"
-            said.append({"type": "tool_use", "id": call, "name": "Read", "input": {"path": f"{each}.py"}})
+            calls.append({"type": "tool_use", "id": call, "name": "Read", "input": {"path": f"{each}.py"}})
+        if dice.random() < 0.5:
+            said += calls
+        else:
+            # A call of the client may stand anywhere after the reasoning, also between a search and its result.
+            first = sum(block["type"] == "thinking" for block in said)
+            for called in calls:
+                said.insert(dice.randint(first, len(said)), called)
+        if calls and stop == "pause_turn":
+            stop = "tool_use"
         return ModelReply(said or [{"type": "text", "text": "Yes."}], stop)
 
 
@@ -143,14 +170,24 @@ class RandomConversation:
         self.seed, self.found, self.dice = seed, found, random.Random(seed)
         self.wire, self.model = self.dice.choice(MODELS)
         clock = VirtualClock()
-        self.simulator = Simulator(RandomBrain(self.dice, self.wire), clock=clock)
+        self.window = self.dice.choice((8_000, 32_000, 200_000))
+        profile = replace(profiles.find(self.model), window=self.window)
+        setup = Setup(models={self.model: profile})
+        self.simulator = Simulator(RandomBrain(self.dice, self.wire), setup, clock=clock)
         options: dict[str, Any] = {"system": "Be brief.", "tools": TOOLS, "max_tokens": 4_000}
         adaptive = self.wire == "messages" and self.model != "claude-haiku-4-5"
         if adaptive and self.dice.random() < 0.8:
             options["thinking"] = {"type": "adaptive"}
-        self.session = sevenfold.Session.in_memory(
-            model=self.model, clock=clock, settings=SETTINGS, wire=self.wire, **options
-        )
+        more = {"model": self.model, "clock": clock, "wire": self.wire, **options}
+        more["settings"] = {**SETTINGS, "context_window": self.window}
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        if self.dice.random() < 0.25:
+            self.folder = tempfile.TemporaryDirectory()
+            file = Path(self.folder.name) / "s.jsonl"
+            file.write_bytes(damaged_log(self.dice))
+            self.session = sevenfold.Session.open("s", file=file, **more)
+        else:
+            self.session = sevenfold.Session.in_memory(**more)
         self.theirs: list[Json] = []
         """The conversation as a caller with its own message list would have it, in the Messages API's format."""
 
@@ -168,6 +205,8 @@ class RandomConversation:
             self.attempt(self.dice.choice(steps))
         self.attempt(self.finish)
         self.session.close()
+        if self.folder is not None:
+            self.folder.cleanup()
         self.found.conversations += 1
 
     def attempt(self, step: Callable[[], None]) -> None:
@@ -189,9 +228,7 @@ class RandomConversation:
 
     def ask(self) -> None:
         """Prepare, send and observe; sometimes only a part of the answer arrives."""
-        request = self.session.prepare()
-        body = request.body
-        came = self.sent(body, request.headers)
+        body, came = self.answered()
         if self.dice.random() < 0.1:
             self.speak()
         if self.dice.random() < 0.1 and self.wire == "messages":
@@ -202,6 +239,27 @@ class RandomConversation:
         self.session.observe(came if self.dice.random() < 0.5 else json.dumps(came))
         if self.wire == "messages":
             self.theirs = [*json.loads(body)["messages"], {"role": "assistant", "content": came["content"]}]
+
+    def answered(self) -> tuple[bytes, Json]:
+        """Return the next request and its answer; one that is too long for the provider is made again with less."""
+        while True:
+            request = self.session.prepare()
+            body = request.body
+            try:
+                return body, self.sent(body, request.headers)
+            except ApiError as refusal:
+                error = self.too_long(refusal)
+                if error is None:
+                    raise
+                self.found.too_long += 1
+                if not self.session.failed(error):
+                    raise error from None
+
+    def too_long(self, refusal: ApiError) -> PromptTooLong | None:
+        """The error for a prompt that the provider counts as too long; None for any other refusal."""
+        body = refusal.messages_body("req") if self.wire == "messages" else refusal.openai_body()
+        error = explain(report_of(body, refusal.status), Endpoint(MESSAGES.vendor, "simulator"))
+        return error if isinstance(error, PromptTooLong) else None
 
     def sent(self, body: bytes, headers: Mapping[str, str]) -> Json:
         """Return the provider's answer; raise `ApiError` if it refuses."""
@@ -253,7 +311,12 @@ class RandomConversation:
         prepared = fork.prepare()
         provider = self.session._provider
         put = provider.put(prepared.call)
-        self.sent(put.body, put.headers)
+        try:
+            self.sent(put.body, put.headers)
+        except ApiError as refusal:
+            if self.too_long(refusal) is None:
+                raise
+            self.found.too_long += 1
 
     def follow(self) -> None:
         """Sync with the caller's own list, which may be rewritten, cut short or continued."""
@@ -301,8 +364,7 @@ class RandomConversation:
         conversation = self.session.conversation
         self.session.tool_results(dict.fromkeys(conversation.waiting, "done"))
         self.session.user("and now?")
-        request = self.session.prepare()
-        self.sent(request.body, request.headers)
+        self.answered()
 
     # Content
 
@@ -337,7 +399,9 @@ class RandomConversation:
                 {"type": "image_url", "image_url": 5},
                 {"type": "input_image", "image_url": "https://example.com/a.png"},
                 {"type": "input_text", "text": "words"},
-                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
+                document(self.dice),
+                document(self.dice),
+                picture(self.dice),
                 {
                     "type": "search_result",
                     "source": "a",
@@ -476,7 +540,7 @@ def main() -> int:
     found = search(given.count, given.seed, given.processes)
     print(
         f"{found.conversations:,} conversations from seed {given.seed}, {found.steps:,} steps, {found.requests:,} "
-        f"requests, {found.declined:,} calls declined with an error of ours"
+        f"requests, {found.declined:,} calls declined with an error of ours, {found.too_long:,} prompts too long"
     )
     for name, kinds in (("refused", found.refused), ("untyped", found.untyped)):
         print(f"{sum(map(len, kinds.values())):,} {name}")

@@ -57,8 +57,9 @@ START = {
     "results": 50.0,
     "thoughts": -50.0,
     "signature": 0.25,
-    "images": 2000.0,
-    "documents": 2000.0,
+    "patches": 1.0,
+    "pages": 3000.0,
+    "unseen": 2000.0,
 }
 """The rates a fit starts from: rough, and the same for all tokenizers."""
 

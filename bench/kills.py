@@ -19,7 +19,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,7 +41,9 @@ from sevenfold.layers.compact.offline import summarise
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
 
-KILLS = 300
+KILLS = 2_000
+AT_ONCE = 4
+"""How many processes work and are killed side by side; each mostly waits for its turn to be killed."""
 LONGEST = 0.6
 """The maximum lifetime of a process in seconds, counted from its first report."""
 PATIENCE = 60.0
@@ -319,6 +323,18 @@ def search(kills: int = KILLS, seed: int = 0, keep: Path | None = None) -> Tally
                         (keep / file.name).write_bytes(file.read_bytes())
                     break
     return tally
+
+
+def search_side_by_side(kills: int = KILLS, seed: int = 0) -> Tally:
+    """Kill this many times in several threads, each with its own sessions."""
+    share = -(-kills // AT_ONCE)
+    total = Tally()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for tally in pool.map(partial(search, share), range(seed, seed + AT_ONCE)):
+            total.kills += tally.kills
+            total.done.update(tally.done)
+            total.problems += tally.problems
+    return total
 
 
 def main() -> int:

@@ -417,13 +417,20 @@ def test_the_upper_end_of_the_band_is_what_meets_a_threshold():
     assert (check.size.tokens, check.size.band, check.verdict) == (166_500, 500, "compact")
 
 
-@pytest.mark.spec("S0.10")
+@pytest.mark.spec("S0.10", "S21.3")
 @pytest.mark.parametrize(
-    ("anchored", "high", "verdict"),
-    [(False, 300_000, "compact"), (True, 300_000, "blocked"), (False, 180_000, "blocked")],
+    ("anchored", "tokens", "high", "verdict"),
+    [
+        (False, 90_000, 200_000, "compact"),
+        (False, 90_000, 200_001, "blocked"),
+        (True, 90_000, 200_000, "blocked"),
+        (False, 100_000, 180_000, "blocked"),
+    ],
 )
-def test_a_mere_guess_stops_no_request_before_any_report(anchored, high, verdict):
-    size = replace(sized(tokens=100_000, high=high), anchored=anchored)
+def test_a_mere_guess_stops_no_request_before_any_report_unless_it_may_exceed_the_window(
+    anchored, tokens, high, verdict
+):
+    size = replace(sized(tokens=tokens, high=high), anchored=anchored)
     assert LIMITS.check(size, WINDOW).verdict == verdict
 
 
@@ -441,7 +448,7 @@ def test_pictures_documents_and_bytes_are_counted_with_the_tokens():
     }
     paper = {
         "type": "document",
-        "source": {"type": "text", "media_type": "text/plain", "data": "B" * 50_000},
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "B" * 50_000},
     }
     story = Story()
     story.user([picture, paper])

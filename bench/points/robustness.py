@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import conversations, edits, fuzz_reader, kills, mailbox
+from bench import conversations, damage, edits, fuzz_reader, kills, mailbox
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_TO_FUZZ = 20
 QUICK_KILLS = 60
+QUICK_DAMAGES = 200
 QUICK_MESSAGES = 5_000
 PATIENCE = 840
 """Seconds allowed for a random search; shrinking a failing example can take longer than that."""
@@ -105,10 +106,24 @@ def _number(kinds: Mapping[str, Sequence[int]]) -> str:
     return f"{sum(map(len, kinds.values())):,}" + (f" ({worst}, seed {kinds[worst][0]})" if worst else "")
 
 
+def damaged_stores(_: Path | None) -> list[Outcome]:
+    """Files of every kind that the engine writes, damaged at random."""
+    seed, count = random.randrange(10**6), QUICK_DAMAGES if is_quick() else damage.COUNT
+    found = damage.search(count, seed)
+    worst = next(iter(found.problems), "")
+    again = (
+        f"; first: {worst}, see python bench/damage.py --count 1 --seed {found.problems[worst][0]}"
+        if worst
+        else ""
+    )
+    name = "whatever file is damaged, the session opens and can be sent"
+    return [Outcome(name, not worst and found.tried == count, f"{found} from seed {seed}{again}", "0")]
+
+
 def killed(_: Path | None) -> list[Outcome]:
     """Sessions whose process is killed at random moments: what is lost, and whether the next request is accepted."""
     seed = random.randrange(10**6)
-    tally = kills.search(QUICK_KILLS if is_quick() else kills.KILLS, seed)
+    tally = kills.search_side_by_side(QUICK_KILLS if is_quick() else kills.KILLS, seed)
     name = "killed at any moment nothing is lost, and the next request is accepted"
     again = (
         f"; first: {tally.problems[0]}; see python bench/kills.py --seed {seed}" if tally.problems else ""
@@ -132,6 +147,7 @@ POINTS: list[Point] = [
     ("random histories", histories),
     ("random examples", examples),
     ("bent transcripts", damaged_files),
+    ("damaged files", damaged_stores),
     ("random conversations", random_conversations),
     ("random edits", random_edits),
 ]

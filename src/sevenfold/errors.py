@@ -21,6 +21,7 @@
         ├── RateLimited               wait as long as it says, retry
         ├── Overloaded                the provider is busy: retry later
         ├── ProviderFailed            the provider had an error: retry
+        │   └── Stalled               the connection is alive, but no content comes: retry
         ├── BoundThinking             reasoning no longer fits what precedes it: drop it, retry
         ├── RequestRefused            the request itself is wrong: do not retry
         ├── NotAuthenticated          the key is missing or wrong: tell the user
@@ -161,6 +162,12 @@ class ProviderFailed(ModelError):
     """The provider failed."""
 
     retryable = True
+
+
+class Stalled(ProviderFailed):
+    """The answer stopped growing, although the connection is alive."""
+
+    network = "silent"
 
 
 class BoundThinking(ModelError):

@@ -355,6 +355,10 @@ class Ids(Protocol):
         """A new UUID as text."""
 
 
+CONTENT_SECONDS = 900.0
+"""A model that thinks for long and shows nothing of it sends only pings meanwhile, so this has to be long."""
+
+
 class Call(Struct, frozen=True):
     """A request to a model, ready to be sent."""
 
@@ -366,6 +370,8 @@ class Call(Struct, frozen=True):
     cache_key: str = ""
     """The same for all requests that share a prefix, so that a provider can route them to one cache. It is not part
     of the prompt, and is empty for a request that shares nothing."""
+    content_seconds: float = CONTENT_SECONDS
+    """After how many seconds without content an answer is given up, however alive its connection is."""
 
 
 class Piece(Struct, frozen=True):

@@ -129,6 +129,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
 
     # Around it.
+    content_seconds: Positive = 900
     language: Word | None = None
     output_style: Word | None = None
     recall_vectors: Count = 50_000

@@ -21,6 +21,10 @@ tokens = Estimator.of("claude-b").tokens
 ASK = "Summarise this."
 
 
+def paper(words: str) -> dict[str, Any]:
+    return {"type": "document", "source": {"type": "text", "data": words}}
+
+
 def sent(items, ask: str = ASK, **how) -> list[dict[str, Any]]:
     return [json.loads(message) for message in messages(items, ask, **how)]
 
@@ -36,15 +40,15 @@ def test_whatever_was_said_the_request_is_taken(items):
 @pytest.mark.spec("S4.2")
 def test_pictures_become_words_and_reasoning_goes():
     story = Story()
-    story.user([text("look"), picture(), {"type": "document", "source": {"type": "text", "data": "x"}}])
+    story.user([text("look"), picture(), paper("x"), {"type": "document", "source": {}}])
     story.assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, id="m1")
     story.assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, call("a"), id="m2")
-    story.user([result("a", [text("seen"), picture()])])
+    story.user([result("a", [text("seen"), picture(), paper("read")])])
     story.assistant("API Error", model="<synthetic>")
     made = sent(lean(story.view().items))
-    assert [block.get("text") for block in made[0]["content"]] == ["look", "[image]", "[document]"]
+    assert [block.get("text") for block in made[0]["content"]] == ["look", "[image]", "x", "[document]"]
     assert [block["type"] for block in made[1]["content"]] == ["tool_use"]
-    assert made[2]["content"][0]["content"] == "seen\n[image]"
+    assert made[2]["content"][0]["content"] == "seen\n[image]\nread"
     assert [message["role"] for message in made] == ["user", "assistant", "user"]
 
 

@@ -97,7 +97,7 @@ def test_a_compaction_is_named_if_an_answer_comes_before_the_newest_round(calls_
 
 @pytest.mark.spec("S2.8")
 def test_images_and_documents_of_the_newest_message_are_not_blamed_on_the_conversation() -> None:
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}}
+    document = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
     session = alone(settings={"images_limit": 3})
     session.user([PICTURE, {"type": "text", "text": "Look."}])
     hear(session, fake_reply())

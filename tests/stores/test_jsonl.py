@@ -129,6 +129,56 @@ def test_the_lock_of_a_killed_process_is_free_and_its_records_are_there(tmp_path
     log.close()
 
 
+@pytest.mark.spec("S21.8")
+def test_the_lock_that_a_killed_process_left_to_a_starting_child_is_free_as_soon_as_that_has_started(
+    tmp_path,
+):
+    path = tmp_path / "s.jsonl"
+    program = f"""
+        import os, signal, subprocess, sys
+        from pathlib import Path
+        from sevenfold.stores.jsonl.log import JsonlLog
+        log = JsonlLog.open(Path({str(path)!r}))
+        for fd in range(3, 64):
+            try:
+                os.set_inheritable(fd, True)
+            except OSError:
+                pass
+        # This child holds the lock as one does that was forked and has not started its program yet.
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.3)"], close_fds=False)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert killed.returncode < 0
+    JsonlLog.open(path).close()
+
+
+@pytest.mark.spec("S21.8")
+def test_a_copy_of_the_process_that_holds_the_lock_does_not_keep_it(tmp_path):
+    path = tmp_path / "s.jsonl"
+    program = f"""
+        import os, signal, sys
+        from pathlib import Path
+        from sevenfold.stores.jsonl.log import JsonlLog
+        log = JsonlLog.open(Path({str(path)!r}))
+        if os.fork() == 0:
+            print("copied", flush=True)
+            sys.stdin.read()
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"copied\n"
+    holder.wait()
+    try:
+        JsonlLog.open(path).close()
+    finally:
+        holder.communicate(b"")
+
+
 def test_waiting_for_the_lock_gets_it_once_it_is_free(tmp_path):
     path = tmp_path / "s.jsonl"
     program = f"""

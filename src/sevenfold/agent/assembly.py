@@ -41,10 +41,10 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
 from sevenfold.layers.remember.layer import READS, memory_commands
-from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
+from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store, StoredText
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.recall.index import SessionRecall
@@ -208,7 +208,7 @@ class Assembly:
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.home.scratch)
-        new = self.home.saved is None or self.home.saved.read() is None
+        new = self.home.saved is None or _is_unwritten(self.home.saved)
         self.state = AgentState(self)
         if self.descent is not None and self.descent.fork and new:
             self.state.inherit(self.descent.parent.state)
@@ -522,3 +522,11 @@ class Assembly:
             return ""
         shown = SkillTool(self.skills).act(SkillInput(name), self.executor.context)
         return shown.content if isinstance(shown.content, str) else ""
+
+
+def _is_unwritten(text: StoredText) -> bool:
+    """Whether nothing was saved there yet; what cannot be read was, and is reported when it is loaded."""
+    try:
+        return text.read() is None
+    except TranscriptError:
+        return False

@@ -28,7 +28,7 @@ from msgspec import Struct
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.permissions.shell import is_read_only, parse
 from sevenfold.errors import Refused, TranscriptError
-from sevenfold.stores.files import private_folder
+from sevenfold.stores.files import private_folder, private_opener
 
 LARGEST_FILE = 2 * 1024 * 1024
 LARGEST_FOLDER = 200 * 1024 * 1024
@@ -279,7 +279,8 @@ class Checkpoints:
             return False
         private_folder(target.parent)
         temporary = target.with_name(f".{target.name}.{threading.get_ident()}.tmp")
-        temporary.write_bytes(content)
+        with open(temporary, "wb", opener=private_opener) as file:
+            file.write(content)
         temporary.replace(target)
         self._kept += len(content)
         return True
@@ -403,7 +404,7 @@ class Checkpoints:
         """Append a line to the journal; a failure is noted in `problem` and never stops the agent."""
         try:
             private_folder(self._folder)
-            with (self._folder / "journal.jsonl").open("ab") as file:
+            with open(self._folder / "journal.jsonl", "ab", opener=private_opener) as file:
                 file.write(line + b"\n")
         except (OSError, TranscriptError) as error:
             self.problem = f"changes cannot be written down: {error}"
@@ -431,8 +432,8 @@ class Checkpoints:
         except OSError:
             return
         for raw in lines:
-            # A line torn by a kill is skipped: the next scan finds what it would have recorded.
-            with suppress(msgspec.DecodeError):
+            # A line torn by a kill, or damaged, is skipped: the next scan finds what it would have recorded.
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(msgspec.json.decode(raw, type=Line))
         if lines[-1]:
             self._append(b"")

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.texts import InstructionFile, InstructionProblem, Instructions
 from sevenfold.errors import InputError
+from sevenfold.stores.files import real_path
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 """The files read in every folder, in this order."""
@@ -180,7 +181,7 @@ def _framed(file: LoadedFile) -> InstructionFile | InstructionProblem:
 def _read(file: LoadedFile, bounds: Path) -> tuple[LoadedFile, _Identity | None]:
     """Read a file; returns it with its text or problem, and its identity, None if it could not be read."""
     try:
-        real = Path(file.path).resolve()
+        real = real_path(Path(file.path))
         if not real.is_relative_to(bounds):
             return replace(file, problem=f"it is outside {bounds}"), None
         about = real.stat()

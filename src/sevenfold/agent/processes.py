@@ -25,6 +25,7 @@ from sevenfold.agent.programs import TIMED_OUT, ChildProcess, ProcessMark, end_s
 from sevenfold.agent.tools.output import CommandRan
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
+from sevenfold.stores.files import private_folder, private_opener
 
 GENTLY = 0.5
 """Seconds a command gets to end by itself after SIGTERM."""
@@ -103,7 +104,7 @@ class LocalProcesses:
 
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
         """Start a command in the background."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
         # Names of earlier tasks are not reused, because their output may still be read.
         taken = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
         name = next(name for name in map("task-{}".format, count(1)) if name not in taken)
@@ -267,7 +268,7 @@ class _OutputFile:
 
     def __init__(self, path: Path, gate: Gate | None = None) -> None:
         self.path = path
-        self._file = path.open("xb", buffering=0)
+        self._file = open(path, "xb", buffering=0, opener=private_opener)  # noqa: SIM115 (closed by `close`)
         self._room = MOST_IN_A_FILE
         self._stream = gate.stream() if gate else None
 

@@ -32,7 +32,7 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import TranscriptError
 from sevenfold.ports import Store, StoredText
 from sevenfold.session.factory import known_secrets
-from sevenfold.stores.files import safe_name
+from sevenfold.stores.files import real_path, safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileText, JsonlStore
 from sevenfold.stores.trust import user_folder
@@ -256,7 +256,7 @@ class AgentState:
 
     def may_restore(self, path: str) -> bool:
         """Whether the file may be read now without asking the user; False if its path has become a link."""
-        if str(Path(path).resolve()) != path:
+        if str(real_path(Path(path))) != path:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 

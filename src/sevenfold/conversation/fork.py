@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
-from sevenfold.errors import InputError, ModelError
+from sevenfold.errors import ContextFull, InputError, ModelError, PromptTooLong
 from sevenfold.ports import Call, Log, Reply
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import opening
+from sevenfold.record.weight import total
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
 from sevenfold.request.frame import Body, assemble, plan
 from sevenfold.request.sources import source as rules_of
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sevenfold.record.blocks import Block
     from sevenfold.record.gauge import Size
 
+SUMMARIES = "compact"
+"""The source of requests for summaries: they may be as large as the window, and are made again with less."""
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 
@@ -106,6 +108,9 @@ class Fork:
         if not self._own:
             raise InputError("a fork has nothing to ask before something was said in it")
         parent, messages = self._parent, (*self._shared, *self._own)
+        size = self._size_now()
+        if not self._source.name.startswith(SUMMARIES):
+            _must_fit(parent, size)
         shared = None if self._source.writes_tail else len(self._shared)
         markers = plan(
             self._frame,
@@ -120,8 +125,13 @@ class Fork:
         sending = Sent(self._frame, messages, self._lifetimes, parent.clock.now(), markers)
         self._watched = self._watched.look(sending, parent.profile)
         record = self._record(body)
-        call = Call(body.raw, self._frame.betas, self._source.name, parent.cache_key)
-        size = _moved(self._size, parent.tokens(opening(*(own.raw for own in self._own))))
+        call = Call(
+            body.raw,
+            self._frame.betas,
+            self._source.name,
+            parent.cache_key,
+            content_seconds=parent.settings.content_seconds,
+        )
         self._prepared = Prepared(body, call, messages, size, self._watched.forecast, record)
         events.sending(parent, self._prepared, self._source.name)
         return self._prepared
@@ -152,13 +162,23 @@ class Fork:
 
     def turn(self) -> Flow[Outcome]:
         """Send one request of the fork and return the outcome."""
-        prepared = self.prepare()
+        try:
+            prepared = self.prepare()
+        except ContextFull as full:
+            # To the engine's own work it is the refusal that the provider would have answered with.
+            raise PromptTooLong(str(full)) from full
         try:
             reply = yield from Ask(prepared.call)
         except ModelError as error:
             events.failed(self._parent, error, prepared.record.id, source=self._source.name)
             raise
         return self.observe(reply)
+
+    def _size_now(self) -> Size:
+        """The size of the next request."""
+        own = total(part for message in self._own for part in message.parts)
+        size = _moved(self._size, self._parent.tokens(own))
+        return replace(size, wire=size.wire + own.wire, images=size.images + own.images)
 
     def _add(self, role: str, said: Sequence[Block]) -> None:
         if not said:
@@ -195,6 +215,23 @@ class Fork:
             upto=self._upto,
         )
         return record_request(self._parent, made, body)
+
+
+def _must_fit(parent: Conversation, size: Size) -> None:
+    """Raise `ContextFull` if the provider would refuse a fork of this size; unlike the parent, it cannot make room."""
+    window, limits = parent.window, parent.limits
+    if size.high > window.context:
+        raise ContextFull(
+            f"the fork has {size.tokens:,} tokens, perhaps {size.band:,} more, and the window has "
+            f"{window.context:,}; say less in it, or compact the conversation first (compact(), /compact)"
+        )
+    for budget in limits.passed(size.wire, size.images):
+        used, most = (size.wire, limits.wire) if budget == "bytes" else (size.images, limits.images)
+        unit = "bytes" if budget == "bytes" else "pictures and pages"
+        raise ContextFull(
+            f"the fork has {used:,} {unit}, and a request may have {most:,}; say less in it, or compact the "
+            "conversation first (compact(), /compact)"
+        )
 
 
 def _size_up_to(parent: Conversation, record: str) -> Size:

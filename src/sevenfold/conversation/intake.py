@@ -154,7 +154,7 @@ def _given_result(given: Mapping[str, Any], where: str) -> Block:
         raise InputError(f"{where} is not a tool result: its tool_use_id is {call!r}")
     fields = {name: given[name] for name in given if name in _RESULT_FIELDS and given[name] is not None}
     if "content" in fields:
-        fields["content"] = sendable(fields["content"])
+        fields["content"] = _sendable_at(fields["content"], where)
     if "is_error" in fields:
         fields["is_error"] = bool(fields["is_error"])
     if not isinstance(fields.get("toolset_name", ""), str):
@@ -166,10 +166,18 @@ def result(call: str, value: Any, *, is_error: bool = False) -> Block:
     """The result block for a call, from whatever value its tool returned."""
     if not isinstance(call, str) or not call:
         raise InputError(f"a result belongs to a call: {call!r} is not the id of one")
-    fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call, "content": sendable(value)}
+    content = _sendable_at(value, f"the result of {call}")
+    fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call, "content": content}
     if is_error:
         fields["is_error"] = True
     return Block("tool_result", _encoded(fields, f"the result of {call}"), call)
+
+
+def _sendable_at(value: Any, where: str) -> str | list[Any]:
+    try:
+        return sendable(value)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def sendable(value: Any) -> str | list[Any]:
@@ -207,8 +215,31 @@ def _text_of(value: Any) -> str:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_described)
         text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        text = str(_described(value))
+        try:
+            text = str(_described(value))
+        except RecursionError:
+            raise InputError(f"{_way_down(value)}: {blocks.TOO_DEEP}") from None
     return _whole_characters(text)
+
+
+_SHOWN_LEVELS = 4
+
+
+def _way_down(value: Any) -> str:
+    """The path to the first value some levels down."""
+    path = "$"
+    for _ in range(_SHOWN_LEVELS):
+        inner: list[tuple[Any, Any]] = []
+        if isinstance(value, Mapping):
+            inner = [(f".{key}", child) for key, child in value.items()]
+        elif isinstance(value, list | tuple):
+            inner = [(f"[{place}]", child) for place, child in enumerate(value)]
+        nested = [(step, child) for step, child in inner if isinstance(child, Mapping | list | tuple)]
+        if not nested:
+            return path
+        step, value = nested[0]
+        path += step
+    return f"{path}…"
 
 
 def _described(value: Any) -> Any:
@@ -242,7 +273,8 @@ def must_have_news(view: View) -> None:
     waiting, newest = view.pending_calls, view.newest
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
-    if newest.said.role == "assistant" and not _goes_on(view.messages()[-1]):
+    # An answer of the provider's own tools is sent back to be continued, but not while our calls in it are unanswered.
+    if newest.said.role == "assistant" and (waiting or not _goes_on(view.messages()[-1])):
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
     # A system message after an incomplete set of results does not complete it.

@@ -146,7 +146,13 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     c.account = replace(c.account, tip=view.tip)
     return Prepared(
         body,
-        Call(body.raw, frame.betas, c.source.name, c.cache_key),
+        Call(
+            body.raw,
+            frame.betas,
+            c.source.name,
+            c.cache_key,
+            content_seconds=c.settings.content_seconds,
+        ),
         messages,
         size,
         forecast,

@@ -46,7 +46,7 @@ def whole(block: Block) -> Whole:
     content = body.content if isinstance(body, ToolResult) else None
     if content is None or isinstance(content, str):
         return Whole(content or "", False)
-    parts = [part for part in map(blocks.read, map(bytes, content)) if part.kind not in NOT_TEXT]
+    parts = [part for part in blocks.result_parts(block) if part.kind not in NOT_TEXT]
     if all(part.kind == "text" for part in parts):
         return Whole("\n".join(blocks.words_of(part) for part in parts), False)
     return Whole("[" + ",".join(part.raw.decode() for part in parts) + "]", True)

@@ -73,8 +73,9 @@ class Limits(Struct, frozen=True):
     def check(self, size: Size, window: Window) -> Check:
         """The verdict on a size, given a window and these limits."""
         status = window.status(size.tokens, band=size.band)
-        # Before the first usage report, an estimate may be so rough that only the server can tell whether it fits.
-        guess = not size.anchored and size.band > size.tokens and size.tokens < window.blocking
+        # Before the first usage report, an estimate may be so rough that only the server can tell whether it fits;
+        # but what may be larger than the whole window is not sent blind.
+        guess = not size.anchored and size.band > size.tokens and size.high <= window.context
         if over := self.passed(size.wire, size.images):
             return Check(size, "blocked", over[0])
         if status.at_blocking and not guess:
@@ -87,8 +88,7 @@ class Limits(Struct, frozen=True):
 
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
         """How much of a window content takes up, in tokens, judged by the budget it uses the largest share of."""
-        pictures = weight.images + weight.documents
-        share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
+        share = max(_share(weight.wire, self.wire), _share(weight.images, self.images))
         return round(max(tokens, min(share, 1.0) * window.threshold, 0))
 
 
@@ -167,7 +167,7 @@ def overloaded(c: Conversation, size: Size) -> bool:
     if not limits.passed(size.wire, size.images):
         return False
     newest = sum((item.weight for item in unsent(c)), NOTHING)
-    return not limits.passed(newest.wire, newest.images + newest.documents)
+    return not limits.passed(newest.wire, newest.images)
 
 
 def check(c: Conversation, size: Size) -> Check:
@@ -241,8 +241,7 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
 
 
 def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
-    pictures = weight.images + weight.documents
-    return {"tokens": c.tokens(weight), "bytes": weight.wire, "images": pictures}[budget]
+    return {"tokens": c.tokens(weight), "bytes": weight.wire, "images": weight.images}[budget]
 
 
 # -- results that can be cleared --------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Listings:
         try:
             raw = self._path.read_bytes() if self._path else b"{}"
             return msgspec.json.decode(raw, type=dict[str, _Copy])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return {}
 
     def _ask(self, client: Lister, model: str, wait: float) -> Listing | None:

@@ -8,7 +8,8 @@ longer than everything else here; `sevenfold.providers.http_client` replaces the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from typing import Any, Self, TypedDict, cast
@@ -16,12 +17,13 @@ from typing import Any, Self, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
+from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError, Stalled
 from sevenfold.ports import Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
 from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.models import Fetch
+from sevenfold.providers.progress import Progress
 from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import AskedFor, EventLines
 
@@ -157,6 +159,8 @@ class SdkBase:
 
     awaits = False
     """Whether the SDK's client is asynchronous."""
+    now: Callable[[], float] = staticmethod(time.monotonic)
+    """The clock by which an answer stalls, in seconds."""
 
     def __init__(self, sdk: Any, speaks: Sequence[SdkProvider], *, stream: bool, owned: bool) -> None:
         self.speaks = tuple(speaks)
@@ -271,6 +275,7 @@ class Incoming:
         self._request_id: str | None = None
         self._begun = False
         self._bytes = 0
+        self._progress = Progress(client.now, call.content_seconds)
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """Process the response headers; a server may send one body although a stream was requested."""
@@ -284,9 +289,22 @@ class Incoming:
             raise MalformedAnswer(f"it goes on after {MOST_BYTES:,} bytes")
         if self._body is not None:
             self._body.append(chunk)
-            return
+            self._progress.raw(chunk)
+        else:
+            self._take_events(chunk)
+        if self._progress.stalled and not self._reader.whole:
+            raise self._with_partial(
+                Stalled(
+                    f"{self._client.address} keeps the answer open, but has added nothing to it for "
+                    f"{self._call.content_seconds:,.0f} s. Ask again; a model that thinks longer than that needs a "
+                    "higher content_seconds (SEVENFOLD_CONTENT_SECONDS)"
+                )
+            )
+
+    def _take_events(self, chunk: bytes) -> None:
         for data in self._lines.feed(chunk):
-            pieces = self._reader.event(_checked(data))
+            pieces = list(self._reader.event(_checked(data)))
+            self._progress.event(data, pieces)
             if not self._begun and (head := self._reader.partial(self._request_id)) is not None:
                 self._begun, watch = True, cast("object", self._watch)
                 if isinstance(watch, HeadWatcher):

@@ -102,10 +102,9 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
             yield Passage(USER, tidy(authorship.reply(block, tool_of(call))))
         case Compaction(content=str() as words):
             yield Passage(SUMMARY, tidy(words))
-        case Document(source=source):
-            match _value(source):
-                case {"type": "text", "data": str() as words}:
-                    yield Passage(ATTACHMENT, tidy(words))
+        case Document() as document:
+            words = "\n".join(map(blocks.words_of, blocks.parts_of(document) or ()))
+            yield Passage(ATTACHMENT, tidy(words))
         case Opaque(type=kind):
             said_as = RESULT if kind.endswith("_result") else CALL if kind.endswith("_use") else ATTACHMENT
             yield Passage(said_as, tidy(readable(_value(Raw(block.raw)))))

@@ -7,6 +7,7 @@ kinds survive unchanged.
 
 from __future__ import annotations
 
+import binascii
 import json
 import math
 import re
@@ -65,9 +66,33 @@ class Image(Struct, frozen=True, gc=False, tag_field="type", tag="image"):
 
 
 class Document(Struct, frozen=True, gc=False, tag_field="type", tag="document"):
-    """A document such as a PDF."""
+    """A document: a text, a list of texts and pictures, or a file such as a PDF, which the provider opens."""
 
     source: Raw = Raw(b"{}")
+    title: str | None = None
+    context: str | None = None
+
+
+class Source(Struct, frozen=True, gc=False):
+    """Where the content of a picture or a document comes from."""
+
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+    """The text itself, or bytes in base64."""
+    content: str | list[Raw] = ""
+
+    def bytes(self, most: int | None = None) -> bytes:
+        """The bytes of the file, or the first ``most``; empty if they are not here."""
+        if self.type != "base64":
+            return b""
+        sent = self.data if most is None else self.data[: most * 4 // 3 + 4]
+        # What is missing at the end does not matter to those who read only the beginning.
+        whole = len(sent) - len(sent) % 4
+        try:
+            return binascii.a2b_base64(sent[:whole].encode(errors="replace"))[:most]
+        except binascii.Error:
+            return b""
 
 
 class Compaction(Struct, frozen=True, gc=False, tag_field="type", tag="compaction"):
@@ -87,9 +112,10 @@ class Opaque(Struct, frozen=True, gc=False):
 Known = Text | Thinking | RedactedThinking | ToolUse | ToolResult | Image | Document | Compaction
 Body = Known | Opaque
 
+KNOWN_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Known))
 THINKING = frozenset({"thinking", "redacted_thinking"})
 NOT_TEXT = frozenset({"image", "document", "tool_reference"})
-"""Parts of a tool result that are useless as text."""
+"""Parts of a tool result that are useless as text, unless a document holds its text itself."""
 
 
 class _Head(Struct, frozen=True, gc=False):
@@ -99,7 +125,7 @@ class _Head(Struct, frozen=True, gc=False):
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
-_TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
+TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
 
 _TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
@@ -111,6 +137,7 @@ _RESULT = b'{"type":"tool_r'
 
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
+_source = msgspec.json.Decoder(Source)
 _bodies: dict[str, msgspec.json.Decoder[Known]] = {
     str(kind.__struct_config__.tag): msgspec.json.Decoder(kind) for kind in get_args(Known)
 }
@@ -188,11 +215,55 @@ def with_words(block: Block, words: str) -> Block:
 
 
 def not_text(block: Block) -> list[Raw]:
-    """The parts of a tool result that are useless as text, such as images."""
+    """The parts of a tool result that are useless as text, such as images; also those inside a document of texts."""
+    return [Raw(part.raw) for part in result_parts(block) if part.kind in NOT_TEXT]
+
+
+def result_parts(block: Block) -> list[Block]:
+    """The parts of a tool result, with each document that holds its text in itself replaced by its own parts."""
     body = block.body()
     content = body.content if isinstance(body, ToolResult) else None
-    parts = content if isinstance(content, list) else []
-    return [part for part in parts if read(bytes(part)).kind in NOT_TEXT]
+    if isinstance(content, str):
+        return [text(content)]
+    parts: list[Block] = []
+    for raw in content or ():
+        part = read(bytes(raw))
+        inner = parts_of(document) if isinstance(document := part.body(), Document) else None
+        parts += [part] if inner is None else inner
+    return parts
+
+
+def file_of(raw: Raw) -> Source:
+    """The source of a picture or a document; an empty one if its shape is unknown."""
+    try:
+        return _source.decode(raw)
+    except msgspec.DecodeError:
+        return Source()
+
+
+def parts_of(document: Document) -> list[Block] | None:
+    """The texts and pictures of which a document consists; None if it is a file that the provider opens."""
+    source = file_of(document.source)
+    if source.type == "text":
+        return [*titles_of(document), text(source.data)]
+    if source.type == "base64" and source.media_type.startswith("text/"):
+        return [*titles_of(document), text(source.bytes().decode(errors="replace"))]
+    if source.type != "content":
+        return None
+    if isinstance(source.content, str):
+        return [*titles_of(document), text(source.content)]
+    return [*titles_of(document), *map(_inside_document, source.content)]
+
+
+def _inside_document(raw: Raw) -> Block:
+    """A part of a document; anything but text and pictures is none that a provider knows there."""
+    part = read(bytes(raw))
+    return part if part.kind in ("text", "image") else Block("", part.raw)
+
+
+def titles_of(document: Document) -> list[Block]:
+    """The title of a document and what is said about it, which the model reads before the document."""
+    return [text(words) for words in (document.title, document.context) if words]
 
 
 def referenced(block: Block) -> Block:
@@ -225,8 +296,8 @@ def words_of(block: Block) -> str:
             return words
         case ToolResult(content=str() as words):
             return words
-        case ToolResult(content=list() as parts):
-            return "\n".join(filter(None, (words_of(read(bytes(part))) for part in parts)))
+        case ToolResult(content=list()):
+            return "\n".join(filter(None, map(words_of, result_parts(block))))
         case _:
             return ""
 
@@ -253,12 +324,12 @@ def encode_json(value: Any) -> bytes:
     except UnicodeEncodeError:
         pass  # a lone surrogate: `_check` says where
     except RecursionError:
-        raise InputError(_TOO_DEEP) from None
+        raise InputError(TOO_DEEP) from None
     try:
         _check(value, "$")
         return _encoder.encode(value)
     except RecursionError:
-        raise InputError(_TOO_DEEP) from None
+        raise InputError(TOO_DEEP) from None
     except TypeError as error:  # a type of sequence or mapping that the encoder does not support
         raise InputError(f"{error}; give lists and dicts") from None
 

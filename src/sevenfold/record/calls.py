@@ -22,6 +22,8 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
 
 _AGAIN = "-again-"
+_UNNAMED = "call"
+"""The name of a call that its server gave none."""
 _RENAMED = re.compile(rf"(.+){_AGAIN}[0-9a-f]{{12}}", re.DOTALL)
 _RANDOM = re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}$")
 _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
@@ -44,9 +46,9 @@ def distinct(answer: Answer, taken: Callable[[str], bool], new_id: Callable[[], 
     said = []
     for block in answer.blocks:
         if block.kind == "tool_use":
-            if block.id in names or taken(block.id):
+            if not block.id or block.id in names or taken(block.id):
                 mark = hashlib.sha256(new_id().encode()).hexdigest()[:12]
-                block = renamed(block, f"{block.id}{_AGAIN}{mark}")
+                block = renamed(block, f"{block.id or _UNNAMED}{_AGAIN}{mark}")
             names.add(block.id)
         said.append(block)
     return replace(answer, blocks=tuple(said))

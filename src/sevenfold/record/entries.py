@@ -80,6 +80,9 @@ class Said(Struct, frozen=True, gc=False):
         calls: list[str] = []
         answers: list[str] = []
         for block in self.blocks:
+            if not block.id:
+                # Damage or another tool's log: nothing can be paired with it.
+                continue
             if block.kind == "tool_use":
                 calls.append(block.id)
             elif block.kind == "tool_result":

@@ -193,7 +193,7 @@ class Layout:
         said, weight = item.said, item.weight
         self._loose.append(weight)
         self.bytes += weight.wire
-        self.pictures += weight.images + weight.documents
+        self.pictures += weight.images
         if said.role == "assistant":
             if weight.thoughts:
                 self._reasoning += reasoning(weight)

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from zlib import adler32
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from sevenfold.profiles import token_rates
 from sevenfold.record.blocks import (
@@ -40,8 +40,12 @@ from sevenfold.record.blocks import (
     Thinking,
     ToolResult,
     ToolUse,
+    file_of,
+    parts_of,
     read,
+    titles_of,
 )
+from sevenfold.record.media import pdf_pages, picture_size
 
 
 class Weight(NamedTuple):
@@ -70,7 +74,17 @@ class Weight(NamedTuple):
     signature: int = 0
     """Bytes of its signature or encrypted form, which grows with the actual reasoning."""
     images: int = 0
-    documents: int = 0
+    """Pictures and pages of PDF files, as providers limit them; what they weigh is in the next five fields."""
+    patches: int = 0
+    """Patches of pictures at the standard resolution."""
+    fine_patches: int = 0
+    """The additional patches at high resolution."""
+    half_tiles: int = 0
+    """Tiles of pictures, each counted twice, and one for each picture: what it costs besides its tiles."""
+    pages: int = 0
+    """Pages of PDF files."""
+    unseen: int = 0
+    """Pictures and files whose size nothing here tells, such as those behind a URL."""
     wire: int = 0
     """Bytes sent."""
 
@@ -85,6 +99,9 @@ class Weight(NamedTuple):
 
 NOTHING = Weight()
 
+_UNSEEN = Weight(images=1, unseen=1)
+_HEADER = 1 << 16
+"""In how many bytes at the start of a picture its size is looked for first."""
 _LOOKED_AT = 1_500
 """How many bytes of a long text are sampled."""
 _PIECE = 250
@@ -119,10 +136,10 @@ def measure(block: Block) -> Weight:
             return Weight(thoughts=1, thinking=thinking, signature=len(signature), wire=wire)
         case RedactedThinking(data=data):
             return Weight(thoughts=1, signature=len(data), wire=wire)
-        case Image():
-            return Weight(images=1, wire=wire)
-        case Document():
-            return Weight(documents=1, wire=wire)
+        case Image(source=source):
+            return _picture(source)._replace(wire=wire)
+        case Document() as document:
+            return _document(document)._replace(wire=wire)
         case Compaction(content=None, encrypted_content=str() as sealed):
             # Base64 of an encrypted text: three bytes for every four.
             return typical(len(sealed) * 3 // 4)._replace(wire=wire)
@@ -208,14 +225,45 @@ def _content(
         marks, wide = marks * size // seen, wide * size // seen
     text, json = (0, size) if structured else (size, 0)
     classes = letters, capitals, digits, spaces, lines, tabs, marks, wide
-    return tuple.__new__(Weight, (text, json, *classes, calls, results, 0, 0, 0, 0, 0, wire))
+    return tuple.__new__(Weight, (text, json, *classes, calls, results, *_NO_REASONING_OR_MEDIA, wire))
+
+
+_NO_REASONING_OR_MEDIA = (0,) * (len(Weight._fields) - 1 - Weight._fields.index("thoughts"))
+
+
+def _picture(raw: Raw) -> Weight:
+    """The weight of a picture, by its width and height if its bytes are here."""
+    data = file_of(raw).bytes(_HEADER)
+    size = picture_size(data)
+    if size is None and len(data) == _HEADER:
+        # A JPEG may begin with long notes about the camera.
+        size = picture_size(file_of(raw).bytes())
+    if size is None:
+        return _UNSEEN
+    patches = size.patches
+    return Weight(
+        images=1, patches=patches, fine_patches=size.fine_patches - patches, half_tiles=2 * size.tiles + 1
+    )
+
+
+def _document(document: Document) -> Weight:
+    """The weight of a document: of its text and pictures, or of the pages of a file that the provider opens."""
+    parts = parts_of(document)
+    if parts is not None:
+        return total(parts)
+    file = file_of(document.source)
+    pages = pdf_pages(file.bytes())
+    titles = total(titles_of(document))
+    return titles + (_UNSEEN if pages is None else Weight(images=pages, pages=pages))
 
 
 PADDING = 4 / 3
 """The safety factor of the plain rule."""
 
 FLAT = 2_000
-"""Tokens of an image or a document in the plain rule."""
+"""Tokens of a picture or a file whose size nothing tells."""
+PAGE = 3_000
+"""Tokens of a page of a PDF in the plain rule: its picture and its text."""
 
 _HAIR = 5e-7
 _HIDDEN = 50.0
@@ -236,7 +284,7 @@ Rates are in this order, so they can be multiplied with a weight directly: `map`
 """
 
 _VARIES: Final[Mapping[str, float]] = MappingProxyType(
-    {"calls": 5.0, "results": 5.0, "images": 800.0, "documents": 1500.0}
+    {"calls": 5.0, "results": 5.0, "pages": 500.0, "unseen": 1500.0}
 )
 """How much the tokens of one such item vary, however well the tokenizer is known."""
 
@@ -245,11 +293,12 @@ PLAIN: Final[Mapping[str, float]] = MappingProxyType(
         "text": PADDING / 4,
         "json": PADDING / 2,
         "thinking": PADDING / 4,
-        "images": PADDING * FLAT,
-        "documents": PADDING * FLAT,
+        "patches": PADDING,
+        "pages": PADDING * PAGE,
+        "unseen": PADDING * FLAT,
     }
 )
-"""The plain rule, for unknown tokenizers: 4 bytes per token, 2 in JSON, all times `PADDING`."""
+"""The plain rule, for unknown tokenizers: 4 bytes per token, 2 in JSON, one per patch, all times `PADDING`."""
 
 _TELLING = 0.1
 """If the variance of the rates is below this share of the noise, a report teaches nothing and is ignored."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.mending import mended
 
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
@@ -35,9 +36,9 @@ class Repair(Struct, frozen=True, gc=False):
     """Something in the records that a server would refuse, and that is sent differently."""
 
     what: str
-    """unanswered_call, orphan_result, second_call, second_result or cut_start"""
+    """unanswered_call, orphan_result, second_call, second_result, cut_start or unsendable"""
     where: str
-    """The id of the tool call; empty for the start of the conversation."""
+    """The id of the tool call or the kind of block; empty for the start of the conversation."""
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -120,6 +121,7 @@ class Wire:
 
         With ``begins`` they start a new message.
         """
+        parts, mends = _mended(role, parts)
         if not parts:
             return
         self._open = None
@@ -134,6 +136,8 @@ class Wire:
         else:
             draft = self._users(number, parts)
         draft.last = number
+        if mends:
+            draft.repairs = (*draft.repairs, *mends)
         if self._pending:
             for block in parts:
                 self._pending.pop(block.id, None)
@@ -310,6 +314,19 @@ class Wire:
             else:
                 kept.append(block)
         return kept or [blocks.text(NO_RESULT)], repairs
+
+
+def _mended(role: str, parts: Sequence[Block]) -> tuple[Sequence[Block], list[Repair]]:
+    """The blocks as a provider takes them, and the repairs that took; usually the same blocks, and none."""
+    sound: list[Block] = []
+    repairs: list[Repair] = []
+    for part in parts:
+        mend = mended(role, part)
+        if mend is not part:
+            repairs.append(Repair("unsendable", part.id or part.kind))
+        if mend is not None:
+            sound.append(mend)
+    return (sound, repairs) if repairs else (parts, repairs)
 
 
 def open_server_calls(parts: Sequence[Block]) -> set[str]:

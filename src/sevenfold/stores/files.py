@@ -30,6 +30,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
+def real_path(path: Path) -> Path:
+    """The path without links. Links in a circle stay, so that opening the file says what is wrong with it.
+
+    `Path.resolve` raises a `RuntimeError` for them up to Python 3.12.
+    """
+    return Path(os.path.realpath(path))
+
+
 def safe_name(foreign: str) -> str:
     """Return a safe file name for ``foreign``, which may contain any characters; no other string gets the same name.
 
@@ -182,6 +190,17 @@ def private_folder(folder: Path) -> None:
         if not folder.parent.exists():
             private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_parent(path: Path) -> None:
+    """Create the folder of a file if it is missing, with its parents, accessible to their owner only."""
+    if not path.parent.exists():
+        private_folder(path.parent)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """The ``opener`` for files of ours: whatever the umask, only the owner may read them."""
+    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
 
 
 def is_temporary(path: Path) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from sevenfold.errors import SettingError, TranscriptLocked, UserError
-from sevenfold.stores.files import write_whole
+from sevenfold.stores.files import private_parent, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
@@ -84,7 +84,7 @@ class Trust:
     def _change(self, folder: Path, *, listed: bool) -> bool:
         """Add the folder to the list or remove it; return whether the list changed."""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_parent(self.path)
             lock = FileLock(self.path, wait=_WAIT_SECONDS)
         except TranscriptLocked as error:
             raise UserError(f"{self.path}: another process is changing it; try again") from error

@@ -17,7 +17,7 @@ import msgspec
 from sevenfold.errors import SettingError, TranscriptLocked
 from sevenfold.events import Event
 from sevenfold.record.redact import mask_text
-from sevenfold.stores.files import append_line
+from sevenfold.stores.files import append_line, private_parent
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.telemetry import Mask, Sink
 
@@ -33,7 +33,7 @@ class JsonlSink(Sink):
         self.path = Path(path)
         self._limit = limit
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_parent(self.path)
             with self._opened():
                 pass
         except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sevenfold.agent.permissions.shell import ShellLine, names, parse, tables, unquoted
+from sevenfold.stores.files import real_path
 
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SEPARATOR = re.compile(r"[=:,@{}]")
@@ -128,7 +129,7 @@ def hook_folders(workspace: Path) -> list[Path]:
         settings = (workspace / ".git/config").read_text(errors="replace")
     except OSError:
         return []
-    return [(workspace / Path(_from_home(found))).resolve() for found in _HOOKS_PATH.findall(settings)]
+    return [real_path(workspace / Path(_from_home(found))) for found in _HOOKS_PATH.findall(settings)]
 
 
 def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:

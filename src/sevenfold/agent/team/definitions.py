@@ -30,6 +30,7 @@ from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
+from sevenfold.stores.files import real_path
 
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]
@@ -175,7 +176,7 @@ class AgentCatalog(Struct, eq=False):
 
 def read_definition(path: Path, dialect: str, name: str = "") -> AgentDefinition:
     """Read one file; ``name`` is used if the file has none. Raises `InputError` with the reason if it is invalid."""
-    text = files.content(str(path.resolve())).decode("utf-8-sig", errors="replace")
+    text = files.content(str(real_path(path))).decode("utf-8-sig", errors="replace")
     fields, body, remarks = _toml(text) if path.suffix == ".toml" else _markdown(text)
     return define(fields, body, dialect, path=str(path), name=name, ignored=remarks)
 

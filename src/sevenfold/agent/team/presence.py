@@ -210,7 +210,7 @@ class TaskFile:
         """Return the list, or None if there is none."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=TaskList)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
     def order_kill(self, task: str, key: str) -> AgentMessage:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sevenfold.agent.programs import run_program
 from sevenfold.errors import Refused
+from sevenfold.stores.files import private_parent
 
 SECONDS = 60.0
 """How long git may take."""
@@ -23,7 +24,7 @@ def add(repository: Path, folder: Path) -> str:
     root = Path(_git(repository, "rev-parse", "--show-toplevel"))
     if not folder.exists():
         _git(repository, "rev-parse", "--verify", "HEAD:./")  # raises if HEAD lacks this folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_parent(folder)
         _git(repository, "worktree", "add", "--detach", str(folder), "HEAD")
     return str(folder / repository.resolve().relative_to(root.resolve()))
 

@@ -19,6 +19,7 @@ from sevenfold.agent.tools.output import SkillUsed, ToolOutput
 from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory.front_matter import split
+from sevenfold.stores.files import real_path
 
 FILE = "SKILL.md"
 LONGEST_BODY = 40_000
@@ -63,7 +64,7 @@ class SkillCatalog:
 
 
 def _read(file: Path) -> Skill:
-    real = str(file.resolve())
+    real = str(real_path(file))
     head = split(files.content(real).decode(errors="replace")).values
     name, description = head.get("name") or file.parent.name, head.get("description", "")
     if not _NAME.fullmatch(name):

@@ -65,7 +65,7 @@ class SessionTally:
 
     def step(self, actual: int, fresh: list[HeldPiece]) -> bool:
         """Record a growth and the pieces it came from; returns whether the estimator can learn from it."""
-        pictures = any(held.piece.weight.images or held.piece.weight.documents for held in fresh)
+        pictures = any(held.piece.weight.images for held in fresh)
         if actual < LEAST_GROWTH or pictures or not fresh:
             return False
         rule = sum(_chars4(held.piece.weight) for held in fresh)

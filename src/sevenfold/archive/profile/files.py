@@ -21,6 +21,7 @@ from sevenfold.archive.profile.books import Scope, call_hash
 from sevenfold.archive.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
+from sevenfold.stores.files import real_path
 from sevenfold.stores.jsonl.log import Line
 
 SMALL = 8_000_000
@@ -69,7 +70,7 @@ def find(paths: Iterable[Path]) -> FoundFiles:
     for path in paths:
         try:
             for file in _under(path):
-                files.setdefault(file.resolve(), file)
+                files.setdefault(real_path(file), file)
         except UserError as error:
             failures.append(FailedFile(str(path), str(error)))
         except OSError as error:

@@ -20,6 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
 from sevenfold.record.redact import mask
+from sevenfold.stores.files import private_parent
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import InlineScreen
@@ -268,7 +269,7 @@ class InputHistory(History):
         """Append an input to the file, with its secrets masked."""
         line = msgspec.json.encode(mask(string).text.encode(errors="replace").decode()) + b"\n"
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_parent(self._path)
             handle = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "ab") as file:
                 file.write(line)

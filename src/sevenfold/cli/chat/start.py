@@ -32,6 +32,7 @@ from sevenfold.providers import registry
 from sevenfold.providers.models import Lister, is_local
 from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
 from sevenfold.session.factory import OFFLINE_JOBS
+from sevenfold.stores.files import private_opener, private_parent
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -318,8 +319,10 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
         trust().add(folder)
     elif trusted is not None:
         path = user_home().root / _NOT_TRUSTED
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")
+        private_parent(path)
+        lines = "".join(f"{one}\n" for one in (*_declined(), folder.resolve()))
+        with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+            file.write(lines)
 
 
 def _declined() -> Sequence[str]:

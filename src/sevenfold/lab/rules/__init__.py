@@ -66,8 +66,9 @@ def _sizes(count: int, parts: Sequence[Placed], facts: RuleFacts) -> Iterator[Re
     if count > facts.messages:
         words = f"List should have at most {facts.messages} items after validation, not {count}"
         yield Refusal.at("messages", words, "message_count")
-    kinds = [kind_of(block) for part in parts for block in (part.block, *base.inner_blocks(part.block))]
-    images, documents = kinds.count("image"), kinds.count("document")
+    shown = [block for part in parts for block in (part.block, *base.inner_blocks(part.block))]
+    images = sum(kind_of(block) == "image" for block in shown)
+    documents = sum(map(base.pages, shown))
     if images + documents > facts.images:
         words = f"Too much media: {documents} document pages + {images} images > {facts.images}"
         yield Refusal.at("messages", words, "image_count")

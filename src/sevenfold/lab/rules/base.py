@@ -7,6 +7,7 @@ settings adds nothing to the prompt and is allowed anywhere: it belongs to no tu
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.profiles import Profile
+from sevenfold.record.media import pdf_pages
 
 Json = Mapping[str, Any]
 
@@ -42,7 +44,7 @@ class RuleFacts(Struct, frozen=True):
     system_messages: bool = True
     """Whether messages may have the role ``system``."""
     images: int = 600
-    """How many images and documents a request may contain."""
+    """How many images and pages of documents a request may contain."""
     messages: int = 100_000
     """How many messages a request may contain."""
     markers: int = 4
@@ -111,6 +113,20 @@ def inner_blocks(block: Json) -> list[Json]:
     """The blocks inside a tool result; none for other blocks and for a result that is a string."""
     content = block.get("content") if kind_of(block) == "tool_result" else None
     return [inner for inner in content if isinstance(inner, dict)] if isinstance(content, list) else []
+
+
+def pages(block: Json) -> int:
+    """How many pages a document counts for: one if the length of the file is not known; a text's are its pictures."""
+    source = block.get("source")
+    if kind_of(block) != "document" or not isinstance(source, dict) or source.get("type") == "text":
+        return 0
+    if source.get("type") == "content":
+        return sum(kind_of(part) == "image" for part in blocks_of(source))
+    try:
+        data = base64.b64decode(source.get("data") or "")
+    except (ValueError, TypeError):
+        return 1
+    return pdf_pages(data) or 1
 
 
 def placed(messages: Iterable[tuple[int, Json]]) -> Iterator[Placed]:

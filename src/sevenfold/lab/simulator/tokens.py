@@ -10,6 +10,7 @@ keys inside a tool's input or schema does.
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
+
+from sevenfold.record.media import Size, pdf_pages, picture_size
 
 _PIECES = re.compile(r"[A-Za-z]{1,6}|\d{1,3}|[^\sA-Za-z\d]|\s{2,}")
 _UNSEEN = frozenset({"cache_control", "cache_reference"})
@@ -32,10 +35,15 @@ def count_pieces(text: str) -> int:
 
 
 class Load(NamedTuple):
-    """The weight of a block: pieces of text, which a ratio converts to tokens, and a fixed number of tokens."""
+    """The weight of a block: pieces of text, which a ratio converts to tokens, pictures, and a number of tokens."""
 
     pieces: int
     flat: int = 0
+    pictures: tuple[Size, ...] = ()
+    """The sizes of its pictures; each generation of models has a rule of its own for them."""
+
+    def __add__(self, other: Load) -> Load:  # type: ignore[override]
+        return Load(self.pieces + other.pieces, self.flat + other.flat, self.pictures + other.pictures)
 
 
 class Counter(Struct, frozen=True):
@@ -47,7 +55,11 @@ class Counter(Struct, frozen=True):
     )
     """Tokens per piece, by tokenizer generation."""
     image: int = 1_600
+    """A picture whose size its bytes do not tell."""
     document: int = 2_000
+    """A document whose length its bytes do not tell."""
+    page: int = 3_000
+    """A page of a PDF."""
     per_message: int = 4
     per_call: int = 8
     per_result: int = 6
@@ -56,7 +68,8 @@ class Counter(Struct, frozen=True):
 
     def tokens(self, load: Load, generation: str) -> int:
         """Convert a load to tokens of one tokenizer generation."""
-        return math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat
+        seen = sum(_picture_tokens(size, generation) for size in load.pictures)
+        return math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat + seen
 
     def text(self, text: str, generation: str) -> int:
         """Count the tokens of a plain text."""
@@ -74,11 +87,10 @@ class Counter(Struct, frozen=True):
             case {"type": "redacted_thinking" | "cache_edits"}:
                 return Load(0)
             case {"type": "image"}:
-                return Load(0, self.image)
-            case {"type": "document", "source": {"type": "text", **source}}:
-                return Load(self.pieces(str(source.get("data", ""))))
+                size = picture_size(_bytes_of(block))
+                return Load(0, self.image) if size is None else Load(0, 0, (size,))
             case {"type": "document"}:
-                return Load(0, self.document)
+                return self._document(block)
             case {"type": "compaction"}:
                 return Load(self.pieces(str(block.get("content") or "")))
             case {"type": "tool_use"}:
@@ -87,16 +99,43 @@ class Counter(Struct, frozen=True):
             case {"type": "tool_result", "content": str() as content}:
                 return Load(self.pieces(content), self.per_result)
             case {"type": "tool_result"}:
-                inner = [
-                    self.measure(one) for one in block.get("content") or () if isinstance(one, Mapping)
-                ]
-                flat = sum(load.flat for load in inner) + self.per_result
-                return Load(sum(load.pieces for load in inner), flat)
+                return self._parts(block.get("content")) + Load(0, self.per_result)
             case _:
                 return Load(self._json({key: block[key] for key in block if key != "cache_control"}))
 
+    def _document(self, block: Mapping[str, Any]) -> Load:
+        """A document: what it holds, or the pages of a file, and what is said about it."""
+        about = Load(sum(self.pieces(block.get(name) or "") for name in ("title", "context")))
+        match block.get("source"):
+            case {"type": "text", "data": str() as text} | {"type": "content", "content": str() as text}:
+                return about + Load(self.pieces(text))
+            case {"type": "content", "content": content}:
+                return about + self._parts(content)
+        pages = pdf_pages(_bytes_of(block))
+        return about + Load(0, self.document if pages is None else pages * self.page)
+
+    def _parts(self, content: Any) -> Load:
+        parts = [self.measure(part) for part in content or () if isinstance(part, Mapping)]
+        return sum(parts, Load(0))
+
     def _json(self, value: Any) -> int:
         return self.pieces(_encode(value).decode())
+
+
+def _picture_tokens(size: Size, generation: str) -> int:
+    if generation == "openai":
+        return 85 + 170 * size.tiles
+    return size.fine_patches if generation == "claude-b" else size.patches
+
+
+def _bytes_of(block: Mapping[str, Any]) -> bytes:
+    """The bytes of a picture or a file; empty if they are elsewhere."""
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "base64" else None
+    try:
+        return base64.b64decode(data or "")
+    except (ValueError, TypeError):
+        return b""
 
 
 class WeighedBlock(NamedTuple):

@@ -396,7 +396,7 @@ class Clearer:
                 round(count(held.weight)),
                 held.error,
                 held.place > self._c.clearable.answered or held.record in kept or held.call in exempt,
-                held.weight.images + held.weight.documents,
+                held.weight.images,
                 held.weight.wire,
                 left,
             )

@@ -424,7 +424,7 @@ class EngineChooser:
         if self.resting and request.trigger == "auto":
             return f"no model had a summary in the last {self.failures} compactions"
         read = sum((item.weight for item in (*divided.front, *divided.hidden)), NOTHING)
-        heavy = self._c.limits.passed(read.wire, read.images + read.documents)
+        heavy = self._c.limits.passed(read.wire, read.images)
         if engine in ("provider", "fork") and heavy:
             return "what it would have to read has more bytes or pictures than a request may have"
         if engine == "provider":

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sevenfold.layers.compact.summary.draft import words_of
 from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCut
 from sevenfold.record import blocks, weight
-from sevenfold.record.blocks import THINKING, Block, Text, ToolResult, ToolUse, encode_json
+from sevenfold.record.blocks import THINKING, Block, Document, Text, ToolResult, ToolUse, encode_json
 from sevenfold.record.layout import Item, Round, rounds
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
@@ -64,8 +64,8 @@ def _lean(block: Block) -> Block:
     match block.body():
         case Text() | ToolUse():
             return block
-        case ToolResult(content=list() as parts):
-            words = [_words(blocks.read(bytes(part))) for part in parts]
+        case ToolResult(content=list()):
+            words = [_words(part) for part in blocks.result_parts(block)]
             return blocks.with_content(block, "\n".join(filter(None, words)))
         case ToolResult():
             return block
@@ -75,8 +75,12 @@ def _lean(block: Block) -> Block:
 
 def _words(block: Block) -> str:
     """The plain text of a block; its kind in brackets, such as ``[image]``, if it has none."""
+    body = block.body()
+    parts = blocks.parts_of(body) if isinstance(body, Document) else None
+    if parts is not None:
+        return "\n".join(filter(None, map(_words, parts)))
     words = words_of(block)
-    return words if words.strip() or isinstance(block.body(), Text) else f"[{block.kind or 'unknown'}]"
+    return words if words.strip() or isinstance(body, Text) else f"[{block.kind or 'unknown'}]"
 
 
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:

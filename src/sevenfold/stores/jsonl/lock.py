@@ -5,6 +5,10 @@ than the previous holder's. The lock file is only removed together with the file
 the lock checks that its open file still has that name: otherwise two processes could hold locks on two different
 files.
 
+A child inherits the lock until it starts its own program, and if the holder is killed in that moment, the lock
+outlives it by that much. So where the named holder is dead, the lock is waited for a little longer; a child that goes
+on as a copy of its parent closes its copy of the lock.
+
 A hanging process cannot be forced to release its lock, but it can be overtaken: a new lock file replaces the one it
 holds, and from then on `FileLock.check` raises in that process.
 """
@@ -15,6 +19,7 @@ import os
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -26,6 +31,8 @@ import msgspec
 from sevenfold.errors import TranscriptLocked, TranscriptOvertaken
 
 _POLL_SECONDS = 0.05
+_HEIR_SECONDS = 3.0
+"""How long to wait at most for a lock whose holder is dead: a child has it, and is about to start its program."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -39,6 +46,24 @@ class Holder(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is known that this process has ended."""
+        if self.host != socket.gethostname() or self.pid <= 0 or sys.platform == "win32":
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        try:
+            about = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        # A killed process keeps its number until its parent has taken note of it.
+        return about.rpartition(b")")[2].split()[:1] == [b"Z"]
+
 
 class FileLock:
     """A lock on ``path``, held from construction until `release` or the end of the process."""
@@ -47,11 +72,13 @@ class FileLock:
         """Acquire the lock; after ``wait`` seconds, raise `TranscriptLocked` or, with ``take``, overtake the holder."""
         self._guarded = path
         self._path = path.with_name(path.name + ".lock")
-        deadline = time.monotonic() + wait
+        started = time.monotonic()
         last = 0
         while (fd := self._acquired()) < 0:
-            if time.monotonic() >= deadline:
-                holder = self._holder()
+            waited = time.monotonic() - started
+            holder = self._holder()
+            inherited = holder is not None and holder.is_dead and waited < _HEIR_SECONDS
+            if waited >= wait and not inherited:
                 if not take:
                     raise TranscriptLocked(
                         f"{path}: being written by {holder or 'another process'}; end that one or wait for it. "
@@ -71,6 +98,7 @@ class FileLock:
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, note, 0)
+        _held.add(self)
 
     def check(self) -> None:
         """Raise `TranscriptOvertaken` if another process took the lock from this one."""
@@ -114,8 +142,23 @@ class FileLock:
     def _holder(self) -> Holder | None:
         try:
             return msgspec.json.decode(self._path.read_bytes()[:1024], type=Holder)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+
+
+_held: weakref.WeakSet[FileLock] = weakref.WeakSet()
+"""The locks of this process."""
+
+
+def _leave_to_parent() -> None:
+    """Close the copies of the parent's locks in a child."""
+    for lock in _held:
+        lock.release()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def is_named(fd: int, path: Path) -> bool:

@@ -26,7 +26,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
-from sevenfold.stores.files import Staged, explain, explained, opened
+from sevenfold.stores.files import Staged, explain, explained, opened, private_parent
 from sevenfold.stores.jsonl.lock import FileLock, is_named, try_lock
 from sevenfold.stores.log import LineLog, positions
 
@@ -160,7 +160,7 @@ class JsonlLog(LineLog):
         log = cls(path, limit=limit, start=start, header=header)
         with ExitStack() as cleanup, explained(path):
             cleanup.callback(log.close)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_parent(path)
             log._lock = _locked(path, wait, take)
             log.fence = log._lock.fence
             log._fd = _opened_alone(path)

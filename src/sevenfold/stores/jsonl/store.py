@@ -114,7 +114,7 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defa
         header = next(scan(path)).raw
         try:
             return msgspec.json.decode(header, type=cls), len(header)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise TranscriptForeign(f"{path}: this is not a branch of a session ({error})") from error
 
     def header(self) -> bytes:

@@ -1,0 +1,53 @@
+"""Whether an answer still grows: a stream may go on for ever without saying anything.
+
+Pings, comments, empty deltas, blank text and events that only repeat themselves show that the server is alive, not that
+an answer comes. If that is all there is for too long, the answer is given up. What counts is when content came last, so
+one byte a minute keeps nothing alive either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from sevenfold.ports import Piece
+
+_COUNTERS = re.compile(rb"\d+")
+_PING = re.compile(rb'"type"\s*:\s*"(?:ping|keepalive)"')
+_REMEMBERED = 10_000
+
+
+class Progress:
+    """When an answer last grew, by the clock ``now``; ``most`` is how many seconds it may take to grow again."""
+
+    def __init__(self, now: Callable[[], float], most: float) -> None:
+        self._now = now
+        self._most = most
+        self._grew = now()
+        self._seen: set[int] = set()
+
+    def event(self, data: bytes, pieces: Iterable[Piece]) -> None:
+        """Take note of an event and of what a watcher sees of it."""
+        shown = list(pieces)
+        grown = any(piece.words.strip() for piece in shown) if shown else self._is_new(data)
+        if grown:
+            self._grew = self._now()
+
+    def raw(self, chunk: bytes) -> None:
+        """Take note of bytes of an answer that is not a stream."""
+        if chunk.strip():
+            self._grew = self._now()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing has been added for too long."""
+        return self._now() - self._grew > self._most
+
+    def _is_new(self, data: bytes) -> bool:
+        """Whether an event without visible content is neither a ping nor one seen before, its counters aside."""
+        if _PING.search(data) or len(self._seen) >= _REMEMBERED:
+            return False
+        name = hash(_COUNTERS.sub(b"", data))
+        known = name in self._seen
+        self._seen.add(name)
+        return not known

@@ -1,0 +1,110 @@
+"""Blocks that no provider takes, as damage or another tool's log brings them, and what is sent in their place.
+
+A record is sent again with every request, so one block without an id, or in the mouth of the wrong speaker, would make
+its session unsendable for good. Such a block is sent as text that says what it was and holds its bytes; reasoning that
+was never signed is left out. Nothing is changed in the record, and the same block is always mended the same way.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, Block, Opaque, ToolResult, ToolUse
+
+_SPEAKERS = {
+    **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
+    **dict.fromkeys((*THINKING, "tool_use", "server_tool_use", "mcp_tool_use"), "assistant"),
+}
+"""The only role that may say these kinds of blocks."""
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_CALL = re.compile(rb'\{"type":"tool_use","id":"[^"\\]+","name":"[^"\\]+","input":\{')
+_RESULT = re.compile(rb'\{"type":"tool_result","tool_use_id":"[^"\\]+","content":"')
+_TEXT = b'{"type":"text","text":"'
+_FIELDS = {
+    "search_result": ("source", "title", "content"),
+    "container_upload": ("file_id",),
+    "thinking": ("thinking", "signature"),
+    "redacted_thinking": ("data",),
+    "image": ("source",),
+    "document": ("source",),
+}
+"""Fields that providers require of these kinds."""
+_INSIDE_RESULTS = frozenset(
+    {"text", "image", "search_result", "document", "tool_reference", "browser_state"}
+)
+
+
+def mended(role: str, block: Block) -> Block | None:
+    """The block as a provider takes it from this speaker: usually unchanged; None if it is left out."""
+    kind = block.kind
+    if kind == "text" and block.raw.startswith(_TEXT):
+        return block
+    if kind == "tool_use" and role == "assistant" and _CALL.match(block.raw):
+        return block
+    if kind == "tool_result" and role == "user" and _RESULT.match(block.raw):
+        return block
+    if kind == "tool_result" and role == "user" and block.id:
+        return _mended_result(block)
+    if _is_sendable(role, block):
+        return block
+    return None if kind in THINKING else blocks.text(described(block))
+
+
+def described(block: Block) -> str:
+    """A block that cannot be sent, as text."""
+    kind = block.kind or "unknown"
+    return f"[A {kind} block that cannot be sent]\n{block.raw.decode(errors='replace')}"
+
+
+def _is_sendable(role: str, block: Block) -> bool:
+    kind = block.kind
+    server_result = kind.endswith("_tool_result")
+    speaker = "assistant" if server_result else _SPEAKERS.get(kind, role)
+    if not kind or speaker != role:
+        return False
+    body = block.body()
+    if isinstance(body, ToolUse):
+        return (
+            bool(block.id and body.name)
+            and bytes(body.input).startswith(b"{")
+            and _has(block.raw, ("input",))
+        )
+    if isinstance(body, Opaque) and (kind in blocks.KNOWN_KINDS):
+        return False
+    if kind in _CALLS or server_result:
+        return bool(blocks.read_field(block.raw, "tool_use_id" if server_result else "id"))
+    return not (fields := _FIELDS.get(kind)) or _has(block.raw, fields)
+
+
+def _has(raw: bytes, names: tuple[str, ...]) -> bool:
+    fields = msgspec.json.decode(raw, type=dict[str, Raw])
+    source = bytes(fields.get("source", b"{"))
+    return all(name in fields for name in names) and (b'"search_result"' in raw or source.startswith(b"{"))
+
+
+def _mended_result(block: Block) -> Block:
+    """A tool result whose parts a provider takes; those that it does not are sent as text."""
+    body = block.body()
+    if not isinstance(body, ToolResult):
+        return blocks.result(block.id, described(block))
+    if not isinstance(body.content, list):
+        return block
+    parts = [blocks.read(bytes(part)) for part in body.content]
+    sound = [part if _fits_result(part) else blocks.text(described(part)) for part in parts]
+    if sound == parts:
+        return block
+    return blocks.with_content(block, [Raw(part.raw) for part in sound])
+
+
+def _fits_result(part: Block) -> bool:
+    if part.kind not in _INSIDE_RESULTS or (
+        isinstance(body := part.body(), Opaque) and part.kind in blocks.KNOWN_KINDS
+    ):
+        return False
+    if isinstance(body, blocks.Text):
+        return bool(body.text)
+    return not (fields := _FIELDS.get(part.kind)) or _has(part.raw, fields)

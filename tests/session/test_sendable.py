@@ -1,0 +1,200 @@
+"""Whatever an answer, a foreign log or a damage brings: the next request is one that the provider takes."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sevenfold
+from bench.foreign_logs import DAMAGES, IMAGE, log_with
+from sevenfold.errors import ContextFull, InputError, SevenfoldError
+from sevenfold.events import Event, Repaired
+from sevenfold.lab.rules import RuleFacts, refusals
+from sevenfold.lab.simulator.parameters import ApiFeatures
+from sevenfold.lab.simulator.schema import check_shape
+from tests.session.talking import ALONE, TOOLS, alone, calling, fake_reply, hear, said
+
+TEXT = {"type": "text", "text": "Looking."}
+CALL = calling("toolu_1")
+SECOND = calling("toolu_2")
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+def shapes() -> list[list[dict[str, Any]]]:
+    """Answers with calls of the client's and the provider's tools in every order, finished or not."""
+    orders: list[list[dict[str, Any]]] = []
+    for parts in (
+        [CALL, SEARCH],
+        [CALL, SEARCH, FOUND],
+        [TEXT, CALL, SEARCH, FOUND],
+        [CALL, SECOND, SEARCH, FOUND],
+    ):
+        sound = [
+            order
+            for order in permutations(parts)
+            if FOUND not in order or order.index(SEARCH) < order.index(FOUND)
+        ]
+        orders += map(list, sound)
+    return orders
+
+
+def wrong(body: bytes) -> list[str]:
+    return [refusal.message for refusal in refusals(said(body), facts=RuleFacts())]
+
+
+SHAPES = [pytest.param(shape, id="-".join(part["type"] for part in shape)) for shape in shapes()]
+
+
+@pytest.mark.spec("S21.4")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("stop", ["tool_use", "pause_turn"])
+def test_no_order_of_calls_is_sent_back_without_the_results_it_needs(
+    shape: list[dict[str, Any]], stop: str
+) -> None:
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(*shape, stop_reason=stop))
+        with pytest.raises(SevenfoldError, match=r"tool_results\(\)"):
+            session.prepare()
+
+
+@pytest.mark.spec("S21.4")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("then", ["results", "words", "results and words", "an image", "a fork"])
+def test_every_order_of_calls_can_be_gone_on_with(shape: list[dict[str, Any]], then: str) -> None:
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(*shape, stop_reason="tool_use"))
+        if "results" in then:
+            session.tool_results(dict.fromkeys(session.conversation.waiting, "done"))
+        if "words" in then:
+            session.user("And now?")
+        if then == "an image":
+            source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+            session.user([{"type": "image", "source": source}])
+        if then == "a fork":
+            fork = session.fork()
+            fork.user("In short?")
+            assert not wrong(fork.prepare().body.raw)
+        else:
+            assert not wrong(session.prepare().body)
+
+
+# Foreign and damaged logs
+
+
+@pytest.mark.spec("S21.5")
+@pytest.mark.parametrize(("role", "block"), DAMAGES, ids=lambda part: json.dumps(part)[:70])
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gpt-4.1", "gpt-5.6"])
+def test_a_block_that_no_provider_takes_keeps_no_session_from_going_on(
+    tmp_path: Path, model: str, role: str, block: Any
+) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in log_with(role, block)))
+    with sevenfold.Session.open(
+        "s", file=file, model=model, tools=TOOLS, max_tokens=4_000, settings=ALONE
+    ) as session:
+        session.tool_results(dict.fromkeys(session.conversation.waiting, "done"))
+        session.user("And now?")
+        request = session.prepare()
+        if model.startswith("claude"):
+            check_shape(json.loads(request.body), ApiFeatures("2026-10-21", frozenset()))
+            assert not wrong(request.body)
+        else:
+            json.loads(request.body)
+        fork = session.fork()
+        fork.user("In short?")
+        fork.prepare()
+
+
+@pytest.mark.spec("S21.5")
+def test_what_is_sent_in_place_of_a_block_holds_its_bytes_and_is_told(tmp_path: Path) -> None:
+    told: list[Repaired] = []
+    broken = {"type": "tool_use", "name": "Read", "input": {"path": "lost.py"}}
+    file = tmp_path / "s.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in log_with("assistant", broken)))
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Repaired):
+            told.append(event)
+
+    with sevenfold.Session.open(
+        "s", file=file, model="claude-sonnet-5-5", max_tokens=4_000, settings=ALONE, listen=[listen]
+    ) as session:
+        session.user("And now?")
+        body = session.prepare().body
+    assert b"lost.py" in body
+    assert "unsendable" in {event.what for event in told}
+
+
+@pytest.mark.spec("S21.5")
+def test_a_call_that_its_server_gave_no_id_gets_one() -> None:
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(calling(""), calling("")))
+        waiting = list(session.conversation.waiting)
+        assert len(set(waiting)) == 2
+        assert all(waiting)
+        session.tool_results(dict.fromkeys(waiting, "done"))
+        assert not wrong(session.prepare().body)
+
+
+# Forks
+
+
+@pytest.mark.spec("S21.6")
+def test_a_fork_that_does_not_fit_says_so_and_what_to_do() -> None:
+    with alone(settings={"context_window": 30_000}) as session:
+        session.user("Begin.")
+        hear(session, fake_reply())
+        fork = session.fork()
+        fork.user("x " * 100_000)
+        with pytest.raises(
+            ContextFull, match=r"the fork has .* the window has 30,000; say less in it, or compact"
+        ):
+            fork.prepare()
+
+
+@pytest.mark.spec("S21.6")
+def test_a_fork_with_too_many_pictures_says_so() -> None:
+    with alone(settings={"images_limit": 2}) as session:
+        session.user("Begin.")
+        hear(session, fake_reply())
+        fork = session.fork()
+        fork.user([IMAGE, IMAGE])
+        fork.prepare()
+        fork = session.fork()
+        fork.user([IMAGE, IMAGE, IMAGE])
+        with pytest.raises(
+            ContextFull, match="the fork has 3 pictures and pages, and a request may have 2"
+        ):
+            fork.prepare()
+
+
+# Deep values
+
+
+@pytest.mark.spec("S21.7")
+@pytest.mark.parametrize("shape", ["list", "mapping", "block"])
+def test_a_result_nested_too_deeply_is_refused_with_its_path_and_another_one_can_be_given(
+    shape: str,
+) -> None:
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    value = {"list": deep, "mapping": {"rows": deep}, "block": [{"type": "document", "source": deep}]}[
+        shape
+    ]
+    path = {"list": r"\$\[0\]\[0\]", "mapping": r"\$\.rows\[0\]", "block": r"\$\[0\]\.source\[0\]"}[shape]
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(CALL))
+        with pytest.raises(InputError, match=f"the result of toolu_1: {path}.*nested too deeply"):
+            session.tool_results({"toolu_1": value})
+        session.tool_results({"toolu_1": "too deep"})
+        assert not wrong(session.prepare().body)
