@@ -366,6 +366,8 @@ class Call(Struct, frozen=True):
     cache_key: str = ""
     """The same for all requests that share a prefix, so that a provider can route them to one cache. It is not part
     of the prompt, and is empty for a request that shares nothing."""
+    retries: int | None = None
+    """How often the client itself may send it again, without a word to the user; None: as the client is set up."""
 
 
 class Piece(Struct, frozen=True):
@@ -394,6 +396,14 @@ class HeadWatcher(Protocol):
 
     def begin(self, head: Answer) -> None:
         """Receive the head, before the first piece."""
+
+
+@runtime_checkable
+class ArrivalWatcher(Protocol):
+    """A watcher that is also told that something arrived, even if no piece came of it."""
+
+    def arrived(self) -> None:
+        """Take note that the server is still there."""
 
 
 class Client(Protocol):

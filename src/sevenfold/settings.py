@@ -128,6 +128,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     summary_model: Word | None = None
     background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
 
+    # The provider.
+    max_retries: Annotated[int, Meta(ge=0, le=1_000)] = 40
+    stall_seconds: Annotated[float, Meta(gt=0, le=MOST)] = 120.0
+
     # Around it.
     language: Word | None = None
     output_style: Word | None = None

@@ -239,7 +239,7 @@ class Agent(_BaseAgent):
         self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = interrupt.InterruptibleClient(
-            self._client, lambda: self.assembly.loop.stopped
+            self._client, lambda: self.assembly.loop.stopped, interrupt.patience_of(self.assembly)
         )
         self._work: Future[Finished] | None = None
         self._events = EventQueue()
@@ -337,7 +337,7 @@ class AsyncAgent(_BaseAgent):
         self.session = AsyncSession(session, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = interrupt.AsyncInterruptibleClient(
-            self._client, lambda: self.assembly.loop.stopped
+            self._client, lambda: self.assembly.loop.stopped, interrupt.patience_of(self.assembly)
         )
         self._task: asyncio.Task[Finished] | None = None
 

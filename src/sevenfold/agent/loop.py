@@ -18,13 +18,13 @@ from msgspec import Struct
 from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.tools.output import failed
-from sevenfold.conversation.flow import Flow, Signal, Wait
+from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.hooks import Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
-from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.layers.breaker import pause_before_retry
+from sevenfold.conversation.waiting import Retries
+from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachable
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
     from sevenfold.record.decisions import AgentEnd
 
-RETRIES = 4
-"""How many times a request is retried after a temporary failure of the provider."""
 STOP_HOOKS = 8
 """How many times in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
@@ -95,6 +93,8 @@ class Loop:
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keeps_cut_off = True
         self._queued: deque[str] = deque()
+        self._reached = False
+        """Whether the provider has answered a request, if only with an error."""
         self._begin()
 
     def _begin(self) -> None:
@@ -224,21 +224,22 @@ class Loop:
 
     def _ask(self) -> Flow[Outcome]:
         """Get one answer; if the provider fails temporarily, retry after a pause."""
-        for attempt in range(RETRIES + 1):
+        retries = Retries(self._conversation)
+        while True:
             try:
                 outcome = yield from turn(self._conversation)
             except ModelError as error:
-                pause = pause_before_retry(error, attempt)
-                if pause is None or attempt == RETRIES:
+                self._reached = self._reached or not isinstance(error, Aborted | Unreachable)
+                if isinstance(error, Aborted):
                     raise
-                if (yield from Wait(self.stopped, pause)):
-                    raise Aborted() from error
+                if not (yield from retries.again(error, self.stopped, reached=self._reached)):
+                    raise
             else:
+                self._reached = True
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
                 self._text = blocks.text_of(outcome.reply.answer.blocks)
                 return outcome
-        raise AssertionError("unreachable")
 
     # -- messages and hooks ---------------------------------------------------------------------
 

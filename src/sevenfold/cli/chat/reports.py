@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.text import cause, money, one_line, plural, short_count
+from sevenfold.cli.text import cause, money, one_line, plural, short_count, whole_seconds
 from sevenfold.conversation.resume import read
-from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed, Waiting
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
@@ -52,7 +52,10 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine("warning", short, (("why", event.reason),) if more else ())
         case events.SteppedAside(layer="rules"):
             return EventLine("warning", event.reason)
-        case events.SteppedAside(layer="notes" | "remember", error=""):
+        case (
+            events.SteppedAside(layer="notes" | "remember", error="")
+            | events.SteppedAside(layer="suggestion")
+        ):
             # The layer will try again later, and the user need not do anything.
             return None
         case events.SteppedAside():
@@ -142,6 +145,12 @@ def _cache_lost(event: events.CacheBroke) -> EventLine:
 
 def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
+
+
+def wait_line(wait: Waiting, left: float, dot: str = " · ") -> str:
+    """What the user is told during a pause that lasts ``left`` more seconds: why, how long, and how to stop."""
+    parts = (wait.what, f"retrying in {whole_seconds(left)}", f"attempt {wait.attempt}/{wait.of}")
+    return dot.join((*parts, "Ctrl-C stops"))
 
 
 # -- totals ----------------------------------------------------------------------------------
