@@ -108,6 +108,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(),
     bool: st.booleans(),
     float | None: st.none() | st.floats(),
+    int | None: st.none() | _COUNTS,
     tuple[str, ...]: st.lists(_WORDS, max_size=3).map(tuple),
 }
 

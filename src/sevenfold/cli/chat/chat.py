@@ -254,7 +254,9 @@ class Chat:
         if isinstance(event, Waiting):
             self._wait(event)
         if isinstance(event, Answered) and event.source == "main":
-            self._flush()
+            if event.stop_reason != "max_tokens":
+                # An answer that reached its limit is continued, and shown as one.
+                self._flush()
             self._answer_shown = False
             self._end_wait(event.at)
         if isinstance(event, Answered | Acted):
