@@ -150,6 +150,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None
     memory_daily_budget: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
     redaction: Literal["off", "gate"] = "off"
+    secret_files: Literal["ask", "mask", "allow"] = "ask"
     shell_secrets: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     fsync: Literal["always", "durable", "never"] = "durable"
     telemetry: Literal["none", "jsonl", "otel"] = "none"
