@@ -180,8 +180,12 @@ class Spending(Struct, frozen=True):
 
     @classmethod
     def of(cls, log: Log) -> Spending:
-        """The totals of a whole session, including the engine's own requests."""
+        """The totals of a whole session, including the engine's own requests.
+
+        Other tools store an answer as several records with one message id, which all report its usage: the last counts.
+        """
         spent, sources, main = cls(), {}, "main"
+        parts: dict[str, tuple[Usage, str, str]] = {}
         for _, entry in read(log):
             match entry:
                 case Decision(made=Request(appended=[], source=source)):
@@ -195,10 +199,15 @@ class Spending(Struct, frozen=True):
                     sources[name] = kind
                 case Decision(made=AgentEnd(agent=name, usd=usd)):
                     spent = spent._charged(f"agent:{sources.get(name, '')}", usd)
-                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
-                    spent = spent._add_usage(usage, model, main)
+                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model) as said:
+                    if said.own or not said.message_id:
+                        spent = spent._add_usage(usage, model, main)
+                    else:
+                        parts[said.message_id] = (usage, model, main)
                 case _:
                     continue
+        for usage, model, source in parts.values():
+            spent = spent._add_usage(usage, model, source)
         return spent
 
     @property
