@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        *(".env", ".env.production", "prod.env", "id_rsa", "server.key", "cert.pem", ".netrc", ".pypirc"),
+        *(".env", ".env.production", "prod.env", "id_rsa", "server.key", ".netrc", ".pypirc"),
         *(
             ".git-credentials",
             "secrets.yaml",
@@ -196,3 +196,15 @@ def test_a_setting_decides(folder: Path, setting: str, questions: int, shown: bo
         made.run("Look.")
         assert len(asked) == questions
         assert (PASSWORD in str(results(model_of(made).requests[-1]))) == shown
+
+
+@pytest.mark.spec("S22.20")
+def test_a_certificate_is_no_secret_and_a_private_key_is_one_whatever_it_is_called(folder: Path) -> None:
+    body = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQDLx3kQ7vT2sW9b"] * 6)
+    certificate = folder / "ca.pem"
+    certificate.write_text(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+    assert not named_secret(str(certificate))
+    assert not secret_inside(str(certificate))
+    key = folder / "ca.py"
+    key.write_text(f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n")
+    assert secret_inside(str(key))
