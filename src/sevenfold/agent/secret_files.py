@@ -52,7 +52,6 @@ _NAMES = (
         "credentials.*",
     ),
     *(
-        "*.pem",
         "*.key",
         "*.p12",
         "*.pfx",
