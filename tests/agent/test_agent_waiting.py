@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from itertools import cycle, pairwise
 from typing import Any
 
@@ -282,7 +283,7 @@ def test_a_server_that_never_answered_is_given_up_soon_and_one_that_did_is_not()
         from sevenfold.providers.anthropic import AnthropicClient
 
         never = there.agent(tools=[], client=AnthropicClient(gone), listen=[heard])
-        with never, pytest.raises(Unreachable, match="refuses the connection"):
+        with closing(gone), never, pytest.raises(Unreachable, match="refuses the connection"):
             never.run("Hello.")
         assert len(heard.waits()) == 4
         assert {wait.what for wait in heard.waits()} == {"the server refuses the connection"}
@@ -303,10 +304,9 @@ def test_a_client_does_not_retry_in_silence_what_the_agent_retries_aloud() -> No
         from sevenfold.providers.anthropic import AnthropicClient
 
         url = str(there.sdk.base_url)
-        direct = AnthropicClient(
-            HttpClient(url, {"authorization": "Bearer k", "anthropic-version": "2026-10-21"})
-        )
-        with there.agent(tools=[], client=direct, listen=[heard]) as made:
+        http = HttpClient(url, {"authorization": "Bearer k", "anthropic-version": "2026-10-21"})
+        direct = AnthropicClient(http)
+        with closing(http), there.agent(tools=[], client=direct, listen=[heard]) as made:
             assert made.run("Hello.").text == "There."
             assert len(heard.waits()) == 2
 
