@@ -20,6 +20,7 @@ from sevenfold.events import (
     Proposed,
     Sending,
     SteppedAside,
+    Waiting,
 )
 from sevenfold.ports import Call, Reply, Watcher
 from tests.agent.working import Model, agent, options
