@@ -41,6 +41,7 @@ ADVICE = {
     "BoundThinking": "Nothing to do: the reasoning is left out and the request made again.",
     "RequestRefused": "Change the request as the provider says: a parameter, a tool's schema, a message.",
     "NotAuthenticated": "Set the key: ANTHROPIC_API_KEY or OPENAI_API_KEY.",
+    "NotPermitted": "The key is right. Look at what its account and workspace may use, and at its balance.",
     "ModelNotServed": "Check the model's name; in the chat, `/model` lists what is served.",
     "Unreachable": "Check the address and that the server runs.",
     "Aborted": "Nothing to do: you stopped it.",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from sevenfold.layers import breaker
+from sevenfold.conversation import waiting
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,16 +56,18 @@ def no_certificates() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def short_pauses() -> Iterator[float]:
     """Before a request is made again there is a pause, which tests need not sit out; gives its real length."""
-    real = breaker.FIRST_PAUSE
+    real = waiting.FIRST_PAUSE
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(breaker, "FIRST_PAUSE", 0.001)
+        patch.setattr(waiting, "FIRST_PAUSE", 0.001)
+        patch.setattr(waiting, "LONGEST_PAUSE", 0.001)
         yield real
 
 
 @pytest.fixture
 def real_pauses(short_pauses: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of their real length, for tests in which waiting takes no time."""
-    monkeypatch.setattr(breaker, "FIRST_PAUSE", short_pauses)
+    monkeypatch.setattr(waiting, "FIRST_PAUSE", short_pauses)
+    monkeypatch.setattr(waiting, "LONGEST_PAUSE", 60.0)
 
 
 @pytest.fixture(scope="session")

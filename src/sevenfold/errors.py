@@ -25,6 +25,7 @@
         ├── BoundThinking             reasoning no longer fits what precedes it: drop it, retry
         ├── RequestRefused            the request itself is wrong: do not retry
         ├── NotAuthenticated          the key is missing or wrong: tell the user
+        ├── NotPermitted              the key is right, but may not do this, or the account cannot pay: tell the user
         ├── ModelNotServed            the provider has no such model: tell the user
         ├── Unreachable               no server answers at that address: tell the user
         └── Aborted                   the caller stopped it: nothing went wrong
@@ -33,6 +34,12 @@ Each class docstring is the message shown to users if none is given.
 """
 
 from __future__ import annotations
+
+from typing import Literal
+
+Network = Literal["", "name", "refused", "reset", "secure", "silent", "proxy", "connect"]
+"""What failed on the way to a server: its name is not known, it refused the connection, the connection broke off, no
+secure connection came about, nothing arrived for too long, the proxy failed, or no connection came about."""
 
 
 class SevenfoldError(Exception):
@@ -106,7 +113,11 @@ class ModelError(SevenfoldError):
     """The model did not answer."""
 
     retryable = False
-    """Whether the same request may succeed later."""
+    """Whether the same request may succeed later; a server may overrule this for a single error."""
+    retry_after: float | None = None
+    """Seconds to wait before a retry, if the provider said so."""
+    network: Network = ""
+    """What failed on the way to the provider; empty if the provider itself refused or failed."""
 
     def __init__(
         self,
@@ -148,8 +159,6 @@ class RateLimited(ModelError):
     """The provider accepts no more requests for now."""
 
     retryable = True
-    retry_after: float | None = None
-    """Seconds to wait, if the provider said so; if not, it is likely a spending cap, and waiting does not help."""
 
 
 class Overloaded(ModelError):
@@ -180,6 +189,10 @@ class RequestRefused(ModelError):
 
 class NotAuthenticated(ModelError):
     """The provider does not accept the key."""
+
+
+class NotPermitted(ModelError):
+    """The provider knows the key, but refuses this request to its account."""
 
 
 class ModelNotServed(ModelError):

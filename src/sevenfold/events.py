@@ -166,6 +166,29 @@ class Failed(RequestEvent, frozen=True, kw_only=True):
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
+class Waiting(Event, frozen=True, kw_only=True):
+    """A request failed for now, and is sent again after a pause."""
+
+    attempt: int
+    """Which retry comes after the pause, counted from 1."""
+    of: int
+    """How many retries there are at most."""
+    status: int | None
+    """The HTTP status; None if there was no answer, or it broke off."""
+    until: float
+    """When the pause ends, in seconds since 1970."""
+    seconds: float
+    """How long the pause is."""
+    request_id: str = ""
+    """The provider's id of the request that failed; empty if it gave none."""
+    what: str = ""
+    """What went wrong, in a few words."""
+    error: str = ""
+    """The class of the error."""
+    reason: str = ""
+    """The whole text of the error."""
+
+
 class CacheBroke(Event, frozen=True, kw_only=True):
     """Fewer tokens were read from the cache than the last request left there."""
 

@@ -372,6 +372,8 @@ class Call(Struct, frozen=True):
     of the prompt, and is empty for a request that shares nothing."""
     content_seconds: float = CONTENT_SECONDS
     """After how many seconds without content an answer is given up, however alive its connection is."""
+    retries: int | None = None
+    """How often the client itself may send it again, without a word to the user; None: as the client is set up."""
 
 
 class Piece(Struct, frozen=True):
@@ -400,6 +402,14 @@ class HeadWatcher(Protocol):
 
     def begin(self, head: Answer) -> None:
         """Receive the head, before the first piece."""
+
+
+@runtime_checkable
+class ArrivalWatcher(Protocol):
+    """A watcher that is also told that something arrived, even if no piece came of it."""
+
+    def arrived(self) -> None:
+        """Take note that the server is still there."""
 
 
 class Client(Protocol):

@@ -38,6 +38,9 @@ CLEAR_THINKING = "clear_thinking_20251015"
 COMPACT = "compact_20260112"
 """The server-side edit that compacts at a threshold."""
 
+LISTED_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The efforts that a listing may state."""
+
 MODES = ("adaptive", "enabled", "disabled", "between_tools")
 """Every `thinking.type` there is."""
 
@@ -158,6 +161,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     betas: Betas = Betas()
     effort: str | None = None
     """The effort used if a request names none."""
+    efforts: tuple[str, ...] = ()
+    """The efforts it takes, from the least to the most; empty if it takes none, or if that is not known."""
     system_messages: bool = False
     """Whether it accepts system-role messages inside the conversation."""
     tool_changes: bool = False
@@ -292,7 +297,12 @@ def _capabilities(profile: Profile, listing: Mapping[str, Any]) -> dict[str, Any
     management = _group(listing, "context_management")
     clearing = (CLEAR_TOOL_USES, CLEAR_THINKING)
     compaction = _group(listing, "compaction")
+    efforts = profile.efforts
+    if isinstance(_group(listing, "effort").get("supported"), bool):
+        effort = _group(listing, "effort")
+        efforts = tuple(each for each in LISTED_EFFORTS if _supports(effort, each, each in efforts))
     return {
+        "efforts": efforts,
         "thinking": msgspec.structs.replace(profile.thinking, modes=modes),
         "edits": tuple(edit for edit in clearing if _supports(management, edit, edit in profile.edits)),
         "threshold_compaction": _supports(management, COMPACT, profile.threshold_compaction),

@@ -128,6 +128,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     summary_model: Word | None = None
     background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
 
+    # The provider.
+    max_retries: Annotated[int, Meta(ge=0, le=1_000)] = 40
+    stall_seconds: Annotated[float, Meta(gt=0, le=MOST)] = 120.0
+    answer_tokens: Positive | None = None
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    thinking: Literal["shown", "hidden", "off"] | None = None
+
     # Around it.
     content_seconds: Positive = 900
     language: Word | None = None
@@ -144,6 +151,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None
     memory_daily_budget: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
     redaction: Literal["off", "gate"] = "off"
+    secret_files: Literal["ask", "mask", "allow"] = "ask"
     shell_secrets: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     fsync: Literal["always", "durable", "never"] = "durable"
     telemetry: Literal["none", "jsonl", "otel"] = "none"

@@ -20,6 +20,7 @@ from sevenfold.events import (
     Proposed,
     Sending,
     SteppedAside,
+    Waiting,
 )
 from sevenfold.ports import Call, Reply, Watcher
 from tests.agent.working import Model, agent, options
@@ -79,8 +80,11 @@ def test_a_fork_that_fails_is_told_as_its_own_failure(folder: Path) -> None:
         done = made.session.compact(engine="fork")
         assert done is not None
         assert done.engine == "extractive"
-    (failed,) = (event for event in told if isinstance(event, Failed))
-    (sent,) = (event for event in told if isinstance(event, Sending) and event.source == "compact")
-    assert (failed.source, failed.request, failed.error) == ("compact", sent.request, "ProviderFailed")
+    failures = [event for event in told if isinstance(event, Failed)]
+    sendings = [event for event in told if isinstance(event, Sending) and event.source == "compact"]
+    assert len(failures) == 3, "a fork is retried twice"
+    for failed, sent in zip(failures, sendings, strict=True):
+        assert (failed.source, failed.request, failed.error) == ("compact", sent.request, "ProviderFailed")
+    assert {event.source for event in told if isinstance(event, Waiting)} == {"compact"}
     aside = [event for event in told if isinstance(event, SteppedAside) and event.layer == "compact"]
     assert {event.source for event in aside} == {"compact"}

@@ -250,7 +250,8 @@ def test_a_budget_in_money_is_for_the_whole_session_and_ends_it_for_good() -> No
 
 
 def test_an_answer_cut_off_or_refused_is_told() -> None:
-    steps = [ModelReply([words("I will n")], "max_tokens"), ModelReply([words("No.")], "refusal")]
+    cut = [ModelReply([words("I will n")], "max_tokens")] * 4
+    steps = [*cut, ModelReply([words("No.")], "refusal")]
     with world(steps) as there, there.agent() as made:
         assert made.run("Tell me all.").end == "cut"
         assert made.run("Tell me more.").end == "refused"

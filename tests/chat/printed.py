@@ -19,6 +19,7 @@ class Page:
     """A screen that keeps what it is shown, and answers questions as it was told to."""
 
     signs = UNICODE
+    redraws = True
 
     def __init__(
         self, answers: Callable[[Menu], MenuAnswer | None] = lambda _: None, width: int = 80

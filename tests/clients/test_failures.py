@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from sevenfold.errors import (
     ModelError,
     ModelNotServed,
     NotAuthenticated,
+    NotPermitted,
     Overloaded,
     PromptTooLong,
     ProviderFailed,
@@ -152,8 +155,8 @@ BOUND = (
         ),
         (said("Large", code="request_body_too_large_after_decoding"), 400, BodyTooLarge),
         (said("invalid x-api-key", "authentication_error"), 401, NotAuthenticated),
-        (said("not yours", "permission_error"), 403, NotAuthenticated),
-        (said("pay first", "billing_error"), 402, NotAuthenticated),
+        (said("not yours", "permission_error"), 403, NotPermitted),
+        (said("pay first", "billing_error"), 402, NotPermitted),
         (told("Incorrect API key", code="invalid_api_key"), 401, NotAuthenticated),
         (said("model: claude-none", "not_found_error"), 404, ModelNotServed),
         (told("The model `x` does not exist", code="model_not_found"), 404, ModelNotServed),
@@ -197,6 +200,87 @@ def test_how_long_to_wait_is_told_where_the_provider_says_so(headers: Any, secon
     assert isinstance(error, RateLimited)
     assert error.retry_after == seconds
     assert ("spending limit" in str(error)) == (seconds is None)
+
+
+@pytest.mark.spec("S22.9")
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "Wed, 18 Nov 2026 12:00:30 GMT", "date": "Wed, 18 Nov 2026 12:00:00 GMT"}, 30.0),
+        ({"retry-after": "Wed, 18 Nov 2026 11:59:00 GMT", "date": "Wed, 18 Nov 2026 12:00:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 18 Nov 2026 12:00:30 GMT"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        (
+            {
+                "anthropic-ratelimit-tokens-remaining": "0",
+                "anthropic-ratelimit-tokens-reset": "2026-11-18T12:00:40Z",
+                "anthropic-ratelimit-requests-remaining": "12",
+                "anthropic-ratelimit-requests-reset": "2026-11-18T13:00:00Z",
+                "date": "Wed, 18 Nov 2026 12:00:00 GMT",
+            },
+            40.0,
+        ),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360.0),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
+        ({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "6m0s"}, None),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "soon"}, None),
+        ({"x-ratelimit-remaining-requests": "0"}, None),
+    ],
+)
+def test_the_time_to_wait_is_read_from_dates_and_from_the_limits_that_are_used_up(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    report = failures.report_of(said("Not now", "rate_limit_error"), 429, headers)
+    assert report.retry_after == seconds
+
+
+@pytest.mark.spec("S22.9")
+def test_a_spent_quota_is_not_waited_for() -> None:
+    assert not explained(told("You exceeded your quota", code="insufficient_quota"), 429).retryable
+    assert explained(told("Slow down", code="rate_limit_exceeded"), 429).retryable
+
+
+@pytest.mark.spec("S22.10")
+def test_a_wrong_key_advises_the_key_and_a_refusal_is_not_called_a_wrong_key() -> None:
+    wrong = str(explained(said("invalid x-api-key", "authentication_error"), 401))
+    assert "ANTHROPIC_API_KEY" in wrong
+    assert "simulate" not in wrong
+    refused = explained(said("your workspace may not use this model", "permission_error"), 403)
+    assert isinstance(refused, NotPermitted)
+    assert "does not accept the key" not in str(refused)
+    assert "The key itself is accepted" in str(refused)
+    assert "ANTHROPIC_API_KEY" not in str(refused)
+
+
+@pytest.mark.spec("S22.6")
+@pytest.mark.parametrize(
+    ("cause", "network", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "name", "The name is not known"),
+        (ConnectionRefusedError(111, "Connection refused"), "refused", "It refuses the connection"),
+        (ssl.SSLCertVerificationError("certificate verify failed"), "secure", "No secure connection"),
+        (OSError(113, "No route to host"), "connect", "Check the network"),
+    ],
+)
+def test_what_failed_on_the_way_to_a_server_is_told_apart(
+    cause: Exception, network: str, words: str
+) -> None:
+    failed = httpx2.ConnectError("failed")
+    failed.__cause__ = cause
+    error = failures.error_of(failed, PLACE)
+    assert isinstance(error, Unreachable)
+    assert error.network == network
+    assert words in str(error)
+
+
+@pytest.mark.spec("S22.6")
+def test_a_connection_that_breaks_and_one_that_falls_silent_are_told_apart() -> None:
+    broken = failures.error_of(httpx2.ReadError("reset"), PLACE)
+    silent = failures.error_of(httpx2.ReadTimeout("timed out"), PLACE)
+    assert isinstance(broken, ProviderFailed)
+    assert isinstance(silent, ProviderFailed)
+    assert (broken.network, silent.network) == ("reset", "silent")
 
 
 def test_what_to_do_names_the_variables_of_the_provider_that_was_asked() -> None:

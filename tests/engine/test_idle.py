@@ -192,6 +192,32 @@ def test_after_the_cache_expired_the_next_message_has_a_price_and_there_are_chea
         assert costs["go on"] == pytest.approx(written, rel=0.1)
 
 
+@pytest.mark.spec("S22.23")
+@pytest.mark.parametrize("notes", [False, True])
+@pytest.mark.parametrize("calls", [6, 10, 16])
+def test_what_a_resume_costs_with_all_that_follows_from_it_is_within_the_band_that_was_quoted(
+    notes: bool, calls: int
+) -> None:
+    with world(Resting(calls)) as here, talk(here, notes=notes) as session:
+        rested(here, session)
+        session.settle(30)
+        here.clock.advance(4_000)
+        quoted = session.next_costs()
+        assert quoted
+        going = quoted[0]
+        before = session.conversation.account.usd or 0.0
+        session.user("Go on.")
+        session.complete()
+        session.settle(30)
+        paid = (session.conversation.account.usd or 0.0) - before
+        assert going.low is not None
+        assert going.high is not None
+        assert going.low <= paid <= going.high
+        assert going.usd == pytest.approx(paid, rel=0.35)
+        assert ("notes" in going.layers) == notes
+        assert going.high < 3 * going.low
+
+
 @pytest.mark.spec("S4.19")
 def test_an_async_session_decides_the_same() -> None:
     async def run(here: World) -> str:

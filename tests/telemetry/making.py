@@ -25,6 +25,7 @@ from sevenfold.events import (
     Sending,
     SteppedAside,
     Vetoed,
+    Waiting,
 )
 
 MODEL = "claude-sonnet-5-5"
@@ -64,6 +65,7 @@ SAMPLES: tuple[Event, ...] = (
         seconds=4.5,
     ),
     Failed(request="r2", model=MODEL, provider="anthropic", error="Overloaded", reason="busy"),
+    Waiting(attempt=2, of=40, status=529, until=BEGAN + 9, seconds=2.0, what="API overloaded (529)"),
     CacheBroke(cause="tool", part="tools[3]", tokens=9_000, usd=0.03, elapsed=12.0, expected=False),
     EpochOpened(reason="tools changed", epoch="e2", drops_thinking=True, usd=0.2),
     Compacting(stage="hooks_start", hook="PreCompact"),
@@ -108,6 +110,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(),
     bool: st.booleans(),
     float | None: st.none() | st.floats(),
+    int | None: st.none() | _COUNTS,
     tuple[str, ...]: st.lists(_WORDS, max_size=3).map(tuple),
 }
 

@@ -220,6 +220,7 @@ def test_every_kind_of_event_is_told_in_its_way(sample):
         "Answered": [f"chat {MODEL}"],
         "Failed": [f"chat {MODEL}"],
         "CacheBroke": ["sevenfold.cache"],
+        "Waiting": ["sevenfold.wait"],
         "EpochOpened": ["sevenfold.epoch"],
         "Compacting": ["sevenfold.compacting"],
         "Compacted": ["sevenfold.compacted"],

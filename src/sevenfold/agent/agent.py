@@ -32,6 +32,7 @@ from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.shell import ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
+from sevenfold.conversation.controls import EFFORTS, THINKING
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Refused
@@ -51,6 +52,11 @@ BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you h
 CHECKS = MappingProxyType(
     {
         "mode": (one_of(*get_args(Mode)), f"one of {', '.join(get_args(Mode))}"),
+        "effort": (one_of(*EFFORTS), f"one of {', '.join(EFFORTS)}"),
+        "thinking": (
+            lambda value: isinstance(value, Mapping) or value in THINKING,
+            f"one of {', '.join(THINKING)}, or a mapping",
+        ),
         "agents": (
             lambda value: isinstance(value, bool | Mapping),
             "True or False, or a mapping from names to definitions of agents",
@@ -219,13 +225,14 @@ class Agent(_BaseAgent):
         max_turns          limit on requests in one run
         max_usd            limit in dollars for the whole session; only for models whose prices are known
         max_output_tokens  limit on the tokens the model writes in one run
-        max_tokens         limit on the tokens of one answer
+        max_tokens         limit on the tokens of one answer; default: as many as the model can write
+        effort             how much effort the model puts into its answers, such as low or high
         client             a client of an official SDK, or one of ours; default: chosen from the environment
         system             a system prompt that replaces the standard one
         guidance           additional guidance for the model, added to the standard prompt
         settings           settings that override files and environment, or a source of all settings
         listen             functions called with every event of the engine; they can veto proposals
-        thinking           the request field of that name
+        thinking           shown, hidden or off; or the request field of that name
         source             on whose behalf requests are made: main, or sdk for a program's own
         clock              provides the time
         ids                generates record ids; default: random ids
@@ -239,7 +246,7 @@ class Agent(_BaseAgent):
         self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = interrupt.InterruptibleClient(
-            self._client, lambda: self.assembly.loop.stopped
+            self._client, lambda: self.assembly.loop.stopped, interrupt.patience_of(self.assembly)
         )
         self._work: Future[Finished] | None = None
         self._events = EventQueue()
@@ -337,7 +344,7 @@ class AsyncAgent(_BaseAgent):
         self.session = AsyncSession(session, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
         self._interruptible = interrupt.AsyncInterruptibleClient(
-            self._client, lambda: self.assembly.loop.stopped
+            self._client, lambda: self.assembly.loop.stopped, interrupt.patience_of(self.assembly)
         )
         self._task: asyncio.Task[Finished] | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
@@ -36,6 +36,7 @@ from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox, together
 from sevenfold.clock import SystemClock
+from sevenfold.conversation.controls import ThinkingChoice, answer_limit, control_fields
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
@@ -51,7 +52,7 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import OpenOptions, Options, SessionParts
-from sevenfold.settings import Source
+from sevenfold.settings import Settings, Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import AGENT_VARIABLE, Trust, user_folder
@@ -119,7 +120,10 @@ class AgentOptions(TypedDict, total=False):
     """Whether to save files before the agent changes them, so they can be restored; off by default."""
     memory: bool | Literal["tool"]
     """Remember lasting facts across sessions; on for named sessions. ``tool``: also give the model a memory tool."""
-    thinking: Mapping[str, Any] | None
+    effort: str | None
+    """How much effort the model puts into its answers; None: the settings, or the model's default."""
+    thinking: Mapping[str, Any] | ThinkingChoice | None
+    """``shown``, ``hidden`` or ``off``, or the request field of that name; None: the settings decide."""
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
     clock: Clock | None
@@ -327,14 +331,38 @@ class Assembly:
             "source": options.get("source", "main"),
             "memory": self.remembers,
         }
-        if (answer := options.get("max_tokens", self.fit.answer)) is not None:
-            chosen["max_tokens"] = answer
+        settings = self.store.settings.current()
+        chosen["max_tokens"] = answer = self._answer_limit(settings)
+        chosen["fields"] = self._control_fields(settings, answer)
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
-        if (thinking := options.get("thinking")) is not None:
+        if isinstance(thinking := options.get("thinking"), Mapping):
             chosen["thinking"] = thinking
         frame = self.descent.frame(self.store) if self.descent else None
         return factory.conversation(self.store, self.model, chosen, self.profile, frame)
+
+    def _answer_limit(self, settings: Settings) -> int:
+        """The most tokens of one answer: what the caller or the settings say, or as many as the model can write."""
+        given = self.options.get("max_tokens")
+        if given is not None:
+            return given
+        usual = answer_limit(self.profile, window_for(self.profile, settings))
+        if settings.answer_tokens is None:
+            return usual if self.fit.answer is None else min(usual, self.fit.answer)
+        return min(settings.answer_tokens, self.profile.max_output)
+
+    def _control_fields(self, settings: Settings, answer: int) -> dict[str, Any]:
+        """The request fields for effort and thinking.
+
+        What the caller gives must suit the model. A setting holds for all models, so it is left out where it does not.
+        """
+        thinking = self.options.get("thinking")
+        given = thinking if isinstance(thinking, str) else None
+        fields = control_fields(self.profile, self.options.get("effort"), given, answer)
+        for effort, choice in ((settings.effort, None), (None, settings.thinking)):
+            with suppress(InputError):
+                fields = {**control_fields(self.profile, effort, choice, answer), **fields}
+        return fields
 
     def _checkpoints(self) -> Checkpoints | None:
         if not self.options.get("checkpoints") or not self.store.settings.current().checkpoints:

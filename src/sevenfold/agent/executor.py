@@ -25,6 +25,7 @@ from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgres
 from sevenfold.agent.interrupt import GRACE, SHORT_GRACE, LeftBehind, await_interruptibly, run_interruptibly
 from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.secret_files import masked, with_secrets
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
 from sevenfold.agent.tools.output import ToolOutput, denied, failed, sendable
@@ -199,6 +200,7 @@ class Executor:
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
         output = yield from self._act_between_checkpoints(call, request, context)
+        output = self._without_secrets(call, request, output)
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
         used = PostToolUse(
@@ -219,7 +221,7 @@ class Executor:
         request = self.box.permission_request(call.name, call.input, self.context)
         if isinstance(request, ToolOutput):
             raise _Settled(request)
-        return request
+        return with_secrets(request)
 
     def _decide(self, request: PermissionRequest) -> PermissionDecision:
         """The decision on a request: allow it, or ask the user; raises `_Settled` if it is denied."""
@@ -255,11 +257,21 @@ class Executor:
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
-            return call, request
+            return call, replace(request, secret="")
         if self.context.abort.is_set():
             raise Aborted()
         words = "Not permitted." if said.unanswered else "The user declined."
         raise _Settled(denied(f"{words} {said.remark}" if said.remark else words))
+
+    def _without_secrets(
+        self, call: ToolCall, request: PermissionRequest, output: ToolOutput
+    ) -> ToolOutput:
+        """The output with its secrets masked, if it may show some that the user did not agree to show."""
+        permissions = self.grants.now
+        if permissions.masks(request):
+            return masked(output, named="by its name" in request.secret)
+        searches = self.box.kinds().get(call.name) == "search" and permissions.secret_files != "allow"
+        return masked(output, named=False) if searches else output
 
     def _consent(self, asked: Asked) -> Run[Consented]:
         """Ask the user; an interrupt ends the waiting."""

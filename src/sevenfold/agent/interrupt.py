@@ -3,7 +3,9 @@
 Work that does not end when it is asked to is left behind: it may continue in its thread, but the agent no longer waits
 for it. A model may think for minutes before its first word, so each request is made in its own thread or task. When the
 run is interrupted, the next piece of the answer raises `Aborted`, which closes the connection and carries the partial
-answer. If no piece arrives, the request is left behind, and the error carries what was received so far.
+answer. If no piece arrives, the request is left behind, and the error carries what was received so far. A
+request is also left behind if its answer has begun, and then nothing arrives any more: its connection may be dead
+without either side having noticed.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
-from sevenfold.errors import Aborted
-from sevenfold.ports import AsyncClient, Call, Client, HeadWatcher, Piece, Reply, Watcher
+from sevenfold.errors import Aborted, ModelError, ProviderFailed
+from sevenfold.ports import AsyncClient, Call, Client, Clock, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 TICK = 0.05
+GLANCE = 0.25
+"""How often an asynchronous request is checked for silence, in seconds."""
 GRACE = 3.0
 """Seconds that interrupted work gets to end by itself."""
 SHORT_GRACE = 0.25
@@ -110,10 +114,13 @@ async def await_end(task: asyncio.Future[Any]) -> None:
 class _Listener:
     """Forwards the pieces of an answer until the request is interrupted, and collects its text."""
 
-    def __init__(self, call: Call, watch: Watcher | None, stopped: Signal) -> None:
+    def __init__(self, call: Call, watch: Watcher | None, stopped: Signal, patience: Patience) -> None:
         self._watch = watch if call.source.partition(":")[0] in STREAMED_SOURCES else None
         self._given: Any = watch
         self._stopped = stopped
+        self._patience = patience
+        self._arrived_at: float | None = None
+        self._left = False
         self._words: list[str] = []
         self._begun = Answer("msg_interrupted", "", ())
 
@@ -124,18 +131,50 @@ class _Listener:
             self._given.begin(head)
 
     def __call__(self, piece: Piece) -> None:
-        if self._stopped.wait(0):
+        if self._stopped.wait(0) or self._left:
             raise Aborted("the call was stopped")
+        self.arrived()
         if piece.kind == "text":
             self._words.append(piece.words)
         if self._watch is not None:
             self._watch(piece)
 
-    def aborted(self) -> Aborted:
+    def arrived(self) -> None:
+        """Called whenever something arrives, even if no piece came of it."""
+        self._arrived_at = self._patience.clock.now()
+
+    def silent(self) -> bool:
+        """Whether the answer has begun, and nothing has arrived for too long; from then on it is left behind."""
+        if self._arrived_at is None:
+            return False
+        self._left = self._left or self._patience.exhausted(self._arrived_at)
+        return self._left
+
+    def abandoned(self) -> ModelError:
         """The error for a request that was left behind, with the partial answer."""
         words = "".join(self._words)
         said = (blocks.text(words),) if words.strip() else ()
-        return Aborted("the call was stopped", partial=replace(self._begun, blocks=said))
+        partial = replace(self._begun, blocks=said)
+        if self._stopped.wait(0) or not self._left:
+            return Aborted("the call was stopped", partial=partial)
+        error = ProviderFailed(
+            f"the server began its answer, then sent nothing for {self._patience.limit():.0f} seconds. Ask again",
+            partial=partial,
+        )
+        error.network = "silent"
+        return error
+
+
+class Patience(Struct, frozen=True):
+    """How long an answer that has begun may be silent."""
+
+    clock: Clock
+    limit: Callable[[], float]
+    """Returns the most seconds."""
+
+    def exhausted(self, since: float) -> bool:
+        """Whether a silence that began at ``since`` has lasted too long."""
+        return self.clock.now() - since > self.limit()
 
 
 class InterruptibleClient(Struct, frozen=True):
@@ -144,19 +183,23 @@ class InterruptibleClient(Struct, frozen=True):
     client: Client
     stopped: Callable[[], Signal]
     """Returns the stop signal of the current run."""
+    patience: Patience
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
         stopped = self.stopped()
-        listener = _Listener(call, watch, stopped)
+        listener = _Listener(call, watch, stopped, self.patience)
+        sent = _told_of_retries(call)
         if stopped.wait(0):
-            raise listener.aborted()
+            raise listener.abandoned()
         try:
             return run_interruptibly(
-                lambda: self.client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
+                lambda: self.client.ask(sent, listener),
+                lambda: stopped.wait(0) or listener.silent(),
+                SHORT_GRACE,
             )
         except LeftBehind:
-            raise listener.aborted() from None
+            raise listener.abandoned() from None
 
     def close(self) -> None:
         """Close connections."""
@@ -169,17 +212,23 @@ class AsyncInterruptibleClient(Struct, frozen=True):
     client: AsyncClient
     stopped: Callable[[], Signal]
     """Returns the stop signal of the current run."""
+    patience: Patience
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
         stopped = self.stopped()
-        listener = _Listener(call, watch, stopped)
+        listener = _Listener(call, watch, stopped, self.patience)
+        sent = _told_of_retries(call)
         if stopped.wait(0):
-            raise listener.aborted()
-        asking = asyncio.ensure_future(self.client.ask(call, listener))
+            raise listener.abandoned()
+        asking = asyncio.ensure_future(self.client.ask(sent, listener))
         stopping = asyncio.ensure_future(_happens(stopped))
         try:
-            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            over: set[object] = set()
+            while not over and not listener.silent():
+                both = (asking, stopping)
+                done, _ = await asyncio.wait(both, timeout=GLANCE, return_when=asyncio.FIRST_COMPLETED)
+                over = set(done)
         finally:
             stopping.cancel()
             if not asking.done():
@@ -187,14 +236,29 @@ class AsyncInterruptibleClient(Struct, frozen=True):
         try:
             return await asking
         except asyncio.CancelledError as cancelled:
-            if not stopped.wait(0):
-                raise
-            cause = cancelled.__cause__
-            raise (cause if isinstance(cause, Aborted) and cause.partial else listener.aborted()) from None
+            if stopped.wait(0):
+                cause = cancelled.__cause__
+                whole = isinstance(cause, Aborted) and cause.partial
+                raise (cause if whole and isinstance(cause, Aborted) else listener.abandoned()) from None
+            if listener.silent():
+                raise listener.abandoned() from None
+            raise
 
     async def close(self) -> None:
         """Close connections."""
         await self.client.close()
+
+
+def patience_of(assembly: Assembly) -> Patience:
+    """The patience of an agent, which its settings may change while it runs."""
+    conversation = assembly.conversation
+    return Patience(conversation.clock, lambda: conversation.settings.stall_seconds)
+
+
+def _told_of_retries(call: Call) -> Call:
+    """The call without silent retries by the client, if the agent's loop retries it and tells the user so."""
+    streamed = call.source.partition(":")[0] in STREAMED_SOURCES
+    return replace(call, retries=0) if streamed and call.retries is None else call
 
 
 async def _happens(signal: Signal) -> None:
@@ -228,7 +292,9 @@ def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
     def stopped() -> Signal:
         return child.loop.stopped
 
-    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    patience = patience_of(child)
+    ask = InterruptibleClient(client, stopped, patience).ask
+    ask_async = AsyncInterruptibleClient(client, stopped, patience).ask
     clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
     until = None if limit is None else clock.now() + limit
 

@@ -18,13 +18,13 @@ from msgspec import Struct
 from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.tools.output import failed
-from sevenfold.conversation.flow import Flow, Signal, Wait
+from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.hooks import Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
-from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.layers.breaker import pause_before_retry
+from sevenfold.conversation.waiting import Retries
+from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachable
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -38,8 +38,18 @@ if TYPE_CHECKING:
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
     from sevenfold.record.decisions import AgentEnd
 
-RETRIES = 4
-"""How many times a request is retried after a temporary failure of the provider."""
+CONTINUATIONS = 3
+"""How many times in a row an answer that was cut off at its limit is continued."""
+CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""The stop reasons of an answer that ended before the model was done."""
+GO_ON = (
+    "Your answer reached the limit of its length and was cut off there. Continue it exactly where it stops, in the "
+    "middle of a word if need be. Repeat nothing, and do not comment on the cut: the user reads both parts as one."
+)
+CALL_CUT_OFF = (
+    "This call was not carried out: your answer reached the limit of its length inside it, so its input may be "
+    "incomplete. Make the call again with less input, such as a file in several parts."
+)
 STOP_HOOKS = 8
 """How many times in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
@@ -95,14 +105,18 @@ class Loop:
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keeps_cut_off = True
         self._queued: deque[str] = deque()
+        self._reached = False
+        """Whether the provider has answered a request, if only with an error."""
         self._begin()
 
     def _begin(self) -> None:
         self._stopping = False
         self.stopped = self.signals()
         self._executor.begin()
-        self._turns = self._tokens = self._held = 0
+        self._turns = self._tokens = self._held = self._continuations = 0
         self._text = ""
+        self._cut_text = ""
+        """The beginning of an answer that was cut off and is being continued."""
         self._spent = self._usd or 0.0
 
     @property
@@ -207,12 +221,18 @@ class Loop:
         yield from self._submit_queued()
         outcome = yield from self._ask()
         answer = outcome.reply.answer
+        cut_off = answer.stop_reason in CUT_OFF
+        self._continuations = self._continuations + 1 if cut_off else 0
         if calls := calls_of(answer):
             self._held = 0
-            results = yield from self._executor.run(calls)
-            self._conversation.tool_results(results)
-            halted = self._executor.halted
+            halted = yield from self._carry_out(calls, cut_off=cut_off)
+            if self._continuations > CONTINUATIONS:
+                return self._finished("cut")
             return None if halted is None else self._finished("blocked", halted)
+        if answer.stop_reason == "max_tokens" and self._continuations <= CONTINUATIONS:
+            self._cut_text = self._text
+            self._conversation.note(GO_ON)
+            return None
         if self._queued or answer.stop_reason == "pause_turn" or (yield from self._await_team()):
             return None
         reason = yield from self._ask_stop_hooks()
@@ -222,23 +242,38 @@ class Loop:
         self._conversation.note(reason)
         return None
 
+    def _carry_out(self, calls: Sequence[ToolCall], *, cut_off: bool) -> Flow[str | None]:
+        """Carry out the calls of an answer; returns why the run must stop, None if it may go on.
+
+        The last call of an answer that was cut off may lack a part of its input, even if what there is can be read. It
+        is not carried out, and the model is told.
+        """
+        whole = calls[:-1] if cut_off else calls
+        results = (yield from self._executor.run(whole)) if whole else []
+        if cut_off:
+            results = [*results, result_block(calls[-1], failed(CALL_CUT_OFF))]
+        self._conversation.tool_results(results)
+        return self._executor.halted if whole else None
+
     def _ask(self) -> Flow[Outcome]:
         """Get one answer; if the provider fails temporarily, retry after a pause."""
-        for attempt in range(RETRIES + 1):
+        retries = Retries(self._conversation)
+        while True:
             try:
                 outcome = yield from turn(self._conversation)
             except ModelError as error:
-                pause = pause_before_retry(error, attempt)
-                if pause is None or attempt == RETRIES:
+                self._reached = self._reached or not isinstance(error, Aborted | Unreachable)
+                if isinstance(error, Aborted):
                     raise
-                if (yield from Wait(self.stopped, pause)):
-                    raise Aborted() from error
+                if not (yield from retries.again(error, self.stopped, reached=self._reached)):
+                    raise
             else:
+                self._reached = True
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
-                self._text = blocks.text_of(outcome.reply.answer.blocks)
+                text = blocks.text_of(outcome.reply.answer.blocks)
+                self._text, self._cut_text = self._cut_text + text, ""
                 return outcome
-        raise AssertionError("unreachable")
 
     # -- messages and hooks ---------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from sevenfold.agent.permissions.engine import Mode, PermissionDecision, Permiss
 from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
+from sevenfold.agent.secret_files import with_secrets
 from sevenfold.agent.tools.context import Desk, DeskState, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
@@ -189,6 +190,7 @@ class AgentState:
 
     def __init__(self, agent: Assembly) -> None:
         self._workspace, self._home, self._consent = agent.workspace, agent.home, agent.consent
+        self._secret_files = agent.store.settings.current().secret_files
         self.gate = gate = Gate.of(agent.store.settings.current(), known=known_secrets(agent.store))
         """Masks secrets in saved data; None: nothing is masked."""
         self._file = StateFile(self._home.saved, gate)
@@ -258,7 +260,10 @@ class AgentState:
         """Whether the file may be read now without asking the user; False if its path has become a link."""
         if str(real_path(Path(path))) != path:
             return False
-        return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
+        request = with_secrets(PermissionRequest("Read", "read", path))
+        permissions = self.grants.now
+        # What is restored is not masked, so it must not need to be.
+        return permissions.decide(request).verdict == "allow" and not permissions.masks(request)
 
     def _permissions(self) -> Permissions:
         own = (user_folder(os.environ).resolve(), user_home().root.resolve())
@@ -269,6 +274,7 @@ class AgentState:
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
             plan=str(self._home.plan),
+            secret_files=self._secret_files,
         )
 
     def _saved(self) -> SavedState:

@@ -23,7 +23,7 @@ from types import ModuleType
 
 import sevenfold as package
 from sevenfold.cli.text import complain, one_line
-from sevenfold.errors import NotAuthenticated, UserError
+from sevenfold.errors import NotAuthenticated, NotPermitted, UserError
 
 COMMANDS = {
     "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser(next(words, "")).parse_args(given)
         code: int = _module(options.command).run(options)
         sys.stdout.flush()
-    except (UserError, NotAuthenticated) as error:
+    except (UserError, NotAuthenticated, NotPermitted) as error:
         complain(str(error))
         return FAILED
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,6 +111,14 @@ def stopwatch(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def whole_seconds(seconds: float) -> str:
+    """How long something will still take, to the second, so that it can be counted down."""
+    minutes, rest = divmod(max(0, ceil(seconds)), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 

@@ -19,7 +19,7 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import enter, epoch_record, frame_of
 from sevenfold.conversation.events import Events
-from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
@@ -107,6 +107,8 @@ class Conversation:
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
         """When each request in flight was sent, by request id."""
+        self.closing = Signal()
+        """Happens when the session is closed: nothing waits any longer to send a request again."""
         self.break_watch = True
         self.background: Runner | None = None
         """Runs background work; None until there is a model to ask."""

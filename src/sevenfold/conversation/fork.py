@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
-from sevenfold.errors import ContextFull, InputError, ModelError, PromptTooLong
+from sevenfold.conversation.waiting import Retries
+from sevenfold.errors import Aborted, ContextFull, InputError, ModelError, PromptTooLong
 from sevenfold.ports import Call, Log, Reply
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 SUMMARIES = "compact"
 """The source of requests for summaries: they may be as large as the window, and are made again with less."""
+RETRIES = 2
+"""How many times a fork's request is retried at most: whoever waits for it can go on without it."""
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 
@@ -161,18 +164,23 @@ class Fork:
         return outcome
 
     def turn(self) -> Flow[Outcome]:
-        """Send one request of the fork and return the outcome."""
-        try:
-            prepared = self.prepare()
-        except ContextFull as full:
-            # To the engine's own work it is the refusal that the provider would have answered with.
-            raise PromptTooLong(str(full)) from full
-        try:
-            reply = yield from Ask(prepared.call)
-        except ModelError as error:
-            events.failed(self._parent, error, prepared.record.id, source=self._source.name)
-            raise
-        return self.observe(reply)
+        """Send one request of the fork and return the outcome; after a temporary failure, retry after a pause."""
+        parent, source = self._parent, self._source.name
+        retries = Retries(parent, source=source, most=RETRIES)
+        while True:
+            try:
+                prepared = self.prepare()
+            except ContextFull as full:
+                # To the engine's own work it is the refusal that the provider would have answered with.
+                raise PromptTooLong(str(full)) from full
+            try:
+                reply = yield from Ask(prepared.call)
+            except ModelError as error:
+                events.failed(parent, error, prepared.record.id, source=source)
+                if isinstance(error, Aborted) or not (yield from retries.again(error, parent.closing)):
+                    raise
+            else:
+                return self.observe(reply)
 
     def _size_now(self) -> Size:
         """The size of the next request."""

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from sevenfold.errors import ModelError, RateLimited
 from sevenfold.record.window import Window
 
 FAILURES = 3
@@ -26,21 +25,6 @@ def is_open(failures: int) -> bool:
 def interval_factor(failures: int) -> int:
     """Factor by which to lengthen the interval to the next try; it doubles with each failure from the third on."""
     return 2 ** (failures - FAILURES + 1) if is_open(failures) else 1
-
-
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-"""If a provider asks for a longer pause than this, the request is not retried."""
-
-
-def pause_before_retry(error: ModelError, attempt: int) -> float | None:
-    """Seconds to wait before retrying a request, doubling with each attempt; None if it should not be retried."""
-    if not error.retryable:
-        return None
-    wanted = error.retry_after if isinstance(error, RateLimited) else None
-    if wanted is None:
-        return min(LONGEST_PAUSE, FIRST_PAUSE * float(2**attempt))
-    return wanted if wanted <= LONGEST_PAUSE else None
 
 
 WASTED = 3

@@ -25,6 +25,7 @@ from sevenfold.errors import ModelError, Refused
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clearer
 from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.layers.resuming import going_on
 from sevenfold.profiles import Price
 from sevenfold.prompts.context import KeepAlive
 from sevenfold.request.watch import SECONDS
@@ -74,6 +75,12 @@ class Choice(Struct, frozen=True):
     """The price, including the expected cost of what follows; None if prices are unknown."""
     tokens: int = 0
     """The size of the next request."""
+    low: float | None = None
+    """The least it may come to; None if that is not estimated."""
+    high: float | None = None
+    """The most it may come to; None if that is not estimated."""
+    layers: tuple[str, ...] = ()
+    """The layers whose work is part of the price: compaction, notes, memory."""
 
 
 class IdleDecision(Struct, frozen=True):
@@ -230,8 +237,11 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         plan = c.state(Clearer).plan(size)
         # Results that will be cleared before the next request cost nothing.
         left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
-        found = [Choice("go on", left * write, left)]
         seen = _preview(c)
+        going = going_on(c, size, size.tokens - left, seen)
+        if going is None:
+            return ()
+        found = [Choice("go on", going.usd, left, going.low, going.high, going.layers)]
         if seen is not None and seen.usd is not None:
             found.append(Choice("compact", seen.usd, seen.tokens_after))
         found.append(Choice("new session", c.gauge.fixed * write, c.gauge.fixed))

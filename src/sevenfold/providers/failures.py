@@ -8,15 +8,20 @@ because wordings change. What is still unclear is a refusal if the provider blam
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+import socket
+import ssl
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from importlib import import_module
 from json import JSONDecodeError
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from sevenfold import errors
-from sevenfold.errors import ModelError, ProviderFailed
+from sevenfold.errors import ModelError, Network, ProviderFailed
 
 if TYPE_CHECKING:
     from sevenfold.providers.sdk import Vendor
@@ -44,6 +49,8 @@ class ErrorReport(Struct, frozen=True):
     status: int | None = None
     """The HTTP status; None for an error that came after the answer had begun."""
     retry_after: float | None = None
+    retry: bool | None = None
+    """Whether the server asks for a retry (header ``x-should-retry``); None if it does not say."""
     request_id: str = ""
     used: int | None = None
     limit: int | None = None
@@ -69,22 +76,29 @@ _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
         429,
     ),
     errors.Overloaded: ("overloaded_error", "compaction_unavailable", 503, 529),
-    errors.NotAuthenticated: (
-        *("authentication_error", "permission_error", "billing_error", "invalid_api_key"),
-        *(401, 402, 403),
-    ),
+    errors.NotAuthenticated: ("authentication_error", "invalid_api_key", 401),
+    errors.NotPermitted: ("permission_error", "billing_error", 402, 403),
     errors.ModelNotServed: ("model_not_found",),
     errors.BoundThinking: ("invalid_encrypted_content",),
     ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
 """The codes, types and statuses that identify each class of error."""
 _BY_SIGN = {sign: kind for kind, signs in _SIGNS.items() for sign in signs}
+_WISHES = {"true": True, "false": False}
+_REMEDIED = (errors.PromptTooLong, errors.BodyTooLarge, errors.BoundThinking)
+"""Errors after which a changed request is sent; the same one would be refused again."""
+_SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""Codes of a limit that only a payment lifts."""
 _UNSEEN = re.compile(
     r"\b(?:images?|image_url|vision|multimodal)\b.*\b(?:not support|unsupported|not enabled|not a multimodal)"
     r"|\b(?:not support|unsupported|not a)\w*\b.*\b(?:images?|image_url|vision|multimodal)\b",
     re.I | re.S,
 )
 """Wordings of servers whose model does not accept images."""
+_LIMIT = re.compile(r"(?:anthropic|x)-ratelimit-(?:remaining-[a-z-]+|[a-z-]+-remaining)")
+_DURATION_PART = re.compile(r"([0-9.]+)(ms|[dhms])")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[dhms]))+")
+_UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _BOUND = re.compile("bound to a different conversation")
 _TOO_LONG = [
     re.compile(wording, re.S)
@@ -124,7 +138,8 @@ def report_of(
         code=code if isinstance(code, str) else "",
         # An error inside a stream comes with the status 200 that the stream began with.
         status=status if status is not None and status >= 400 else None,
-        retry_after=retry_after(headers),
+        retry_after=retry_after(headers, exhausted=status == 429),
+        retry=_WISHES.get(headers.get("x-should-retry") or ""),
         request_id=str(
             headers.get("request-id") or headers.get("x-request-id") or outer.get("request_id") or ""
         ),
@@ -140,8 +155,11 @@ def explain(report: ErrorReport, at: Endpoint) -> ModelError:
     error = kind(text, status=report.status, code=code, request_id=report.request_id)
     if isinstance(error, errors.PromptTooLong):
         error.used, error.limit = _sizes(report)
-    if isinstance(error, errors.RateLimited):
-        error.retry_after = report.retry_after
+    error.retry_after = report.retry_after
+    if report.retry is not None and not isinstance(error, _REMEDIED):
+        error.retryable = report.retry
+    elif report.code in _SPENT:
+        error.retryable = False
     return error
 
 
@@ -161,13 +179,67 @@ def is_of(value: object, packages: Collection[str]) -> bool:
     return any(base.__module__.partition(".")[0] in packages for base in type(value).__mro__)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks its client to wait; None if it does not say."""
+def retry_after(headers: Mapping[str, str], *, exhausted: bool = False) -> float | None:
+    """The seconds that a server asks its client to wait; None if it does not say.
+
+    With ``exhausted``, a limit was reached: if the server does not say how long to wait, the times count at which its
+    exhausted limits are reset.
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return float(headers[name]) / unit
-        except (KeyError, ValueError):
+        value = headers.get(name)
+        if value is None:
             continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            # A date is allowed too; the server's own clock says how far off it is.
+            seconds = _seconds_between(headers.get("date"), value)
+        if isfinite(seconds) and seconds >= 0:
+            return seconds
+    return _reset(headers) if exhausted else None
+
+
+def _reset(headers: Mapping[str, str]) -> float | None:
+    """The seconds until the last of the exhausted limits is reset; None if the headers do not say."""
+    waits: list[float] = []
+    for name, value in headers.items():
+        limit = _LIMIT.fullmatch(name.lower())
+        if limit is None or value.strip() != "0":
+            continue
+        # Anthropic: anthropic-ratelimit-tokens-remaining; OpenAI: x-ratelimit-remaining-tokens.
+        reset = limit[0].replace("remaining", "reset")
+        seconds = _seconds_until(headers.get(reset), headers.get("date"))
+        if seconds is not None:
+            waits.append(seconds)
+    return max(waits, default=None)
+
+
+def _seconds_until(reset: str | None, date: str | None) -> float | None:
+    """The seconds until a reset, given as a duration (``6m0s``, ``250ms``) or as a time."""
+    if reset is None:
+        return None
+    if _DURATION.fullmatch(reset.strip()):
+        parts = _DURATION_PART.findall(reset)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds = _seconds_between(date, reset)
+    return seconds if seconds >= 0 else None
+
+
+def _seconds_between(start: str | None, end: str) -> float:
+    """The seconds between two times, as HTTP dates or in the format of RFC 3339; not finite if one cannot be read."""
+    first, last = _time(start or ""), _time(end)
+    if first is None or last is None:
+        return nan
+    return max(0.0, (last - first).total_seconds())
+
+
+def _time(text: str) -> datetime | None:
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = parse(text)
+        except ValueError:
+            continue
+        return moment.replace(tzinfo=moment.tzinfo or UTC)
     return None
 
 
@@ -227,7 +299,15 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
 def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
     said, vendor = report.message.rstrip("."), at.vendor
     if kind is errors.NotAuthenticated:
-        return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
+        return (
+            f"{at.url} does not accept the key ({said}). Set {vendor.key_variable} to a key that is valid there: "
+            "it may be misspelt, revoked, or of another provider"
+        )
+    if kind is errors.NotPermitted:
+        return (
+            f"{at.url} refuses this to the account of the key ({said}). The key itself is accepted: check what its "
+            f"account and workspace may use ({at.model or 'the model'}, this region, a balance), not the key"
+        )
     if kind is errors.ModelNotServed:
         return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
     if kind is errors.Unreachable:
@@ -251,13 +331,59 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
 def _connection_error(cause: BaseException, at: Endpoint) -> ModelError:
     """The error for a failed connection: no server there, or broken off before the answer was complete."""
     reason = str(cause) or type(cause).__name__
-    if _names(cause) & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:
-        return errors.Unreachable(
-            f"No server answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
+    network = _network(cause)
+    error: ModelError
+    if network in ("reset", "silent"):
+        happened = "took too long" if network == "silent" else "broke off"
+        error = ProviderFailed(f"{at.url} {happened} ({reason}). Ask again")
+    else:
+        error = errors.Unreachable(
+            f"No server answers at {at.url} ({reason}). {_NETWORK_ADVICE[network]}: base_url=… or "
             f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
         )
-    late = "TimeoutException" in _names(cause)
-    return ProviderFailed(f"{at.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
+    error.network = network
+    return error
+
+
+_NETWORK_ADVICE: Mapping[Network, str] = {
+    "name": "The name is not known: check the network and the address",
+    "refused": "It refuses the connection: check that it runs, and the address",
+    "secure": "No secure connection: check its certificate, the proxy and the address",
+    "proxy": "Check the proxy, the network and the address",
+    "connect": "Check the network and the address",
+}
+
+
+def _network(cause: BaseException) -> Network:
+    """What failed, by the class of the transport's error and of the system's error behind it."""
+    names = _names(cause)
+    if not names & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:
+        return "silent" if "TimeoutException" in names else "reset"
+    if "ProxyError" in names:
+        return "proxy"
+    for error in _behind(cause):
+        if isinstance(error, socket.gaierror):
+            return "name"
+        if isinstance(error, ssl.SSLError):
+            return "secure"
+        if isinstance(error, ConnectionRefusedError):
+            return "refused"
+    return "connect"
+
+
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that caused it."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        here = waiting.pop()
+        if here is None or id(here) in seen:
+            continue
+        seen.add(id(here))
+        yield here
+        waiting += [here.__cause__, here.__context__]
+        if isinstance(here, BaseExceptionGroup):
+            waiting += here.exceptions
 
 
 def _names(error: BaseException) -> set[str]:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError, Stalled
-from sevenfold.ports import Call, Client, HeadWatcher, Piece, Reply, Watcher
+from sevenfold.ports import ArrivalWatcher, Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
 from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
 from sevenfold.providers.http_client import HttpClient
@@ -266,9 +266,13 @@ class Incoming:
 
     def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
         self._client, self._call, self._watch = client, call, watch
+        listens: object = watch
+        self._arrived = listens.arrived if isinstance(listens, ArrivalWatcher) else None
         self._provider = client.provider(call)
         self.post = self._provider.post(self._provider.put(call, stream=client.stream), client)
         """The arguments for the SDK's `post`."""
+        if call.retries is not None:
+            self.post["options"] = {**self.post.get("options", {}), "max_retries": call.retries}
         self._reader = self._provider.reader(call.body)
         self._lines = EventLines()
         self._body: list[bytes] | None = None
@@ -285,6 +289,8 @@ class Incoming:
     def take(self, chunk: bytes) -> None:
         """Process the next bytes, which may be split anywhere."""
         self._bytes += len(chunk)
+        if self._arrived is not None:
+            self._arrived()
         if self._bytes > MOST_BYTES:
             raise MalformedAnswer(f"it goes on after {MOST_BYTES:,} bytes")
         if self._body is not None:

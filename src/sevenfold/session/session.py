@@ -331,6 +331,7 @@ class Session(SessionBase):
             parts.callback(self.conversation.close)
             parts.callback(self._store.recall.close)
             parts.callback(self._threads.close)
+            parts.callback(self.conversation.closing.happen)
 
     def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
         """The fields of a single request, checked and encoded."""

@@ -54,6 +54,7 @@ RESPONSE: Mapping[str, str] = {
 }
 SUBJECTS: Mapping[str, str] = {
     "CacheBroke": "cache",
+    "Waiting": "wait",
     "EpochOpened": "epoch",
     "Repaired": "repair",
     "Masked": "mask",

@@ -63,6 +63,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
     rules: PermissionRules = PermissionRules()
     plan: str = ""
     """The path of the plan file, which may be written while planning."""
+    secret_files: Literal["ask", "mask", "allow"] = "ask"
+    """What happens before a file that looks like secrets is shown: ask the user, mask them, or show them."""
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
         """Decide whether to allow the request, deny it, or ask the user."""
@@ -74,7 +76,33 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if rule := self._first_match(self.rules.ask, request, line):
             return PermissionDecision("ask", f"Rule {rule} requires approval.", str(rule))
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
-        return allowed or self._by_mode(request, line)
+        return self._about_secrets(request, allowed or self._by_mode(request, line))
+
+    def _about_secrets(
+        self, request: PermissionRequest, decision: PermissionDecision
+    ) -> PermissionDecision:
+        """Ask before a file that looks like secrets is shown, unless a rule names that very file or line."""
+        if not self.masks(request) or decision.verdict == "deny":
+            return decision
+        why = f"{request.secret} looks as if it held secrets, and what is read is sent to the provider."
+        if decision.verdict == "ask":
+            return replace(decision, reason=f"{decision.reason} {why}")
+        if self.secret_files == "mask" or self.mode == "autonomous":
+            return decision
+        suggested = request.suggest_rules(self.workspace, guarded=True) if request.action != "run" else ()
+        return PermissionDecision("ask", why, would_allow=suggested)
+
+    def masks(self, request: PermissionRequest) -> bool:
+        """Whether secrets in what the request shows are masked, if the user is not asked and agrees."""
+        if not request.secret or self.secret_files == "allow":
+            return False
+        name = PurePosixPath(request.subject).name.casefold()
+        for rule in self.rules.allow:
+            exact = rule.pattern == request.subject.strip()
+            named = request.action != "run" and name in rule.pattern.casefold()
+            if (exact or named) and rule.concerns(request) and (exact or rule.allows(request, self)):
+                return False
+        return True
 
     def may_read(self, path: str) -> bool:
         """Whether a search may show this file; the user is never asked about individual files of a search."""

@@ -68,6 +68,8 @@ class PermissionRequest(Struct, frozen=True):
     """The files to be written that are in a folder that git may treat as a repository."""
     unseen: bool = False
     """For a command line: True if it may name files that could not be determined."""
+    secret: str = ""
+    """The file it would show that looks as if it held secrets, and why; empty if there is none."""
 
     @property
     def deed(self) -> Action:

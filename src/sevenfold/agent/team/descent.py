@@ -171,6 +171,9 @@ class Descent(Struct, frozen=True):
             "mentions": False,
             "memory": False,
         }
+        if started.model != parent.model:
+            # What was chosen for the parent's model need not suit another.
+            options |= {"effort": None, "thinking": None}
         said = "\n\n".join(filter(None, (definition.prompt, self._memory_text())))
         if self.fork:
             # A fork must send the same prefix as its parent, so the definition's prompt is not added here.

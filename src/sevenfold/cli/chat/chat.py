@@ -29,14 +29,14 @@ from sevenfold.cli.chat.lines import Activity, LineSpec
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import pairs
-from sevenfold.cli.chat.reports import STYLES, Level, Spending, event_line
+from sevenfold.cli.chat.reports import STYLES, Level, Spending, event_line, wait_line
 from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.chat.status import StatusLine
-from sevenfold.cli.text import clean, one_line, plural, wording
+from sevenfold.cli.text import clean, one_line, plural, whole_seconds, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
+from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto, Waiting
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.start import ChatOptions
 
 MOST_FOLDED = 500
+ANSWER_DROPPED = (
+    "the answer above broke off and is asked for again: the model does not see what is shown of it"
+)
 AWAY_SECONDS = 15.0
 """A user who has not sent or answered anything for longer than this may be looking elsewhere."""
 
@@ -90,6 +93,10 @@ class Chat:
         self._stream = MarkdownStream()
         self._in_turn = False
         self._thought = ""
+        self._answer_shown = False
+        """Whether a part of the answer that is arriving was printed."""
+        self._waiting_since: float | None = None
+        """When the provider stopped answering; None if it answers."""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by tool call id."""
         self._descriptions: dict[str, str] = {}
@@ -241,8 +248,17 @@ class Chat:
             self._descriptions[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
+        if isinstance(event, Sending) and self.live.waiting is not None:
+            self.live = replace(self.live, waiting=None)
+            self.screen.changed()
+        if isinstance(event, Waiting):
+            self._wait(event)
         if isinstance(event, Answered) and event.source == "main":
-            self._flush()
+            if event.stop_reason != "max_tokens":
+                # An answer that reached its limit is continued, and shown as one.
+                self._flush()
+            self._answer_shown = False
+            self._end_wait(event.at)
         if isinstance(event, Answered | Acted):
             self.update()
         if isinstance(event, Compacting):
@@ -257,6 +273,29 @@ class Chat:
         self._flush()
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
+
+    def _wait(self, wait: Waiting) -> None:
+        """Show a pause the user waits for; what was shown of the answer that broke off is taken back in words."""
+        if wait.source != "main" and not self.agent.session.conversation.state(Compactor).status:
+            return
+        if wait.source == "main":
+            if self._answer_shown:
+                self.say("note", ANSWER_DROPPED)
+            self._answer_shown = False
+            self._stream = MarkdownStream()
+            self._thought = ""
+            self._waiting_since = self._waiting_since or wait.at
+            self.live = replace(self.live, pending="", preparing="", thinking="")
+        self.live = replace(self.live, waiting=wait, waits_until=self.clock() + wait.seconds)
+        if not self.screen.redraws:
+            self.say("warning", wait_line(wait, wait.seconds, self.screen.signs.dot))
+        self.screen.changed()
+
+    def _end_wait(self, at: float) -> None:
+        """Say how long the provider was waited for, once it has answered."""
+        since, self._waiting_since = self._waiting_since, None
+        if since is not None:
+            self.say("note", f"the provider answers again, after {whole_seconds(at - since)}")
 
     def describe_decision(self, decision: str) -> str:
         """What a decision did, in words."""
@@ -361,6 +400,8 @@ class Chat:
     @contextmanager
     def _activity(self, doing: str, *, turn: bool) -> Iterator[None]:
         self._in_turn = turn
+        self._answer_shown = False
+        self._waiting_since = None
         self._stream, self._thought = MarkdownStream(), ""
         self.live = Activity(doing=doing, since=self.clock(), queued=self.agent.waiting)
         self.screen.changed()
@@ -382,6 +423,7 @@ class Chat:
 
     def _print(self, words: str) -> None:
         if words.strip():
+            self._answer_shown = True
             self.screen.show(render_markdown(words), Text())
 
     def _fold_thinking(self) -> None:

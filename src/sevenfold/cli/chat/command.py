@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import InlineScreen
     from sevenfold.cli.chat.plain import PlainScreen
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+THINKING = ("shown", "hidden", "off")
 MODES = ("ask", "accept_edits", "plan", "autonomous")
 
 
@@ -41,6 +43,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--deny", action="append", default=[], metavar="RULE")
     add("--max-turns", type=positive, metavar="N")
     add("--max-usd", type=number(float, sys.float_info.min, "an amount above 0"), metavar="USD")
+    add("--max-tokens", type=positive, metavar="N")
+    add("--effort", choices=EFFORTS)
+    add("--thinking", choices=THINKING)
     add("--agents", action=argparse.BooleanOptionalAction, default=True)
     add_folder(command, exists=True)
 

@@ -26,6 +26,7 @@ from sevenfold.cli.chat.slash_commands import MODES
 from sevenfold.cli.chat.start import ALIASES
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.cli.text import clean, fit, plural
+from sevenfold.conversation.controls import EFFORTS, THINKING
 from sevenfold.errors import InputError
 from sevenfold.profiles import names
 
@@ -217,6 +218,10 @@ class ChatCompleter(Completer):
                 return (*ALIASES, *names())
             case "mode":
                 return MODES
+            case "effort":
+                return EFFORTS
+            case "thinking":
+                return THINKING
             case "resume":
                 return tuple(one.title for one in chat_sessions(sessions(self._folder)))
             case _:

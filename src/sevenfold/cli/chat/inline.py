@@ -70,6 +70,8 @@ _STYLE = {
 class InlineScreen:
     """The screen of a chat, and its keyboard."""
 
+    redraws = True
+
     def __init__(
         self,
         renderer: Renderer,

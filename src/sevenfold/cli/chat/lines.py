@@ -21,9 +21,11 @@ from sevenfold.agent.events import Mentioned
 from sevenfold.agent.tools import output as facts
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.archive.profile.labels import label_of
+from sevenfold.cli.chat.reports import wait_line
 from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
+from sevenfold.events import Waiting
 
 FEW_LINES = 14
 """Lines of a diff shown below its call."""
@@ -243,6 +245,10 @@ class Activity(Struct, frozen=True):
     running: Mapping[str, RunningCall] = {}
     queued: tuple[str, ...] = ()
     stopping: bool = False
+    waiting: Waiting | None = None
+    """The pause before a request is sent again; None if there is none."""
+    waits_until: float = 0.0
+    """When the pause ends, by the chat's clock."""
 
     def began(self, call: ToolCall, now: float) -> Activity:
         """The activity after a call has started."""
@@ -271,7 +277,12 @@ def draw_activity(
     """The activity, as shown above the input and below ``drawn``, the drawn part of the answer; None if empty."""
     signs, parts = spec.signs, [*drawn]
     parts += [running_line(one.call, now - one.began, one.last, spec) for one in live.running.values()]
-    if live.doing:
+    if live.waiting is not None and not live.stopping:
+        line = wait_line(live.waiting, live.waits_until - now, signs.dot)
+        parts.append(
+            Text(fit(f"{signs.warning} {line}", max(8, spec.width - 1), signs.cut), style="yellow")
+        )
+    elif live.doing:
         elapsed = now - live.since
         tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
         doing = Text(_doing(live), style="cyan")

@@ -23,6 +23,8 @@ Asked = tuple[Menu, Future[MenuAnswer | None]]
 class PlainScreen:
     """The screen of a chat on a terminal that only takes lines."""
 
+    redraws = False
+
     def __init__(self, renderer: Renderer, signs: Signs, read: Callable[[str], str] = input) -> None:
         self.signs = signs
         self._renderer = renderer

@@ -8,9 +8,11 @@ Standard output carries only the answer, or JSON; everything else goes to the er
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 from uuid import uuid4
 
@@ -21,15 +23,17 @@ from sevenfold.agent import events
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.events import AgentEvent
 from sevenfold.agent.tools.output import Denied
-from sevenfold.cli.chat.reports import Spending, event_line
+from sevenfold.cli.chat.reports import Spending, event_line, wait_line
 from sevenfold.cli.text import clean, complain, one_line
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import ModelError, Refused, UserError
-from sevenfold.events import Answered, Failed
+from sevenfold.events import Answered, Failed, Waiting
 from sevenfold.ports import Piece
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
+RUN_SOURCES = ("main", "sdk", "compact")
+"""The query sources of a run that the caller waits for."""
 MOST_PIPED = 10_000_000
 """Characters of standard input that can be added to a prompt."""
 PATIENCE = 3.0
@@ -76,11 +80,13 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
     spent, finished, error = Spending(), events.Finished("interrupted"), ""
     denials: list[dict[str, Any]] = []
     messages = MessageLines(session) if how == "stream-json" else None
+    waits = WaitLines(sys.stderr)
     if messages is not None:
         _write_json(init_line(agent, session), out)
     began = time.monotonic()
     try:
         for event in agent.stream(prompt):
+            waits.show(event)
             if isinstance(event, events.Happened):
                 spent = spent.add(event.event)
             if isinstance(event, events.ToolEnded):
@@ -93,6 +99,8 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         error = str(wrong)
     except KeyboardInterrupt:
         error = "interrupted"
+    finally:
+        waits.end()
     end = "error" if error and error != "interrupted" else finished.end
     usd = 0.0 if offline else spent.usd
     result = {
@@ -190,6 +198,12 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": output.text}
         case events.Happened(event=Answered() as answered):
             return {"type": "answered", **msgspec.to_builtins(answered)}
+        case events.Happened(event=Waiting() as waiting):
+            return {
+                "type": "waiting",
+                "text": wait_line(waiting, waiting.seconds),
+                **msgspec.to_builtins(waiting),
+            }
         case events.Happened(event=happened):
             line = event_line(happened)
             if line is None:
@@ -197,6 +211,51 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return {"type": "told", "level": line.level, "text": line.line, **msgspec.to_builtins(happened)}
         case _:
             return None
+
+
+class WaitLines:
+    """The pauses of a run on the error stream: one line that counts down on a terminal, else a line for each."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._counts = stream.isatty()
+        self._over = threading.Event()
+        self._counting: threading.Thread | None = None
+
+    def show(self, event: AgentEvent) -> None:
+        """Show a pause of the run itself; any other event ends the one that is shown."""
+        if not isinstance(event, events.Happened) or event.event.source not in RUN_SOURCES:
+            return
+        self.end()
+        wait = event.event
+        if not isinstance(wait, Waiting):
+            return
+        if not self._counts:
+            complain(wait_line(wait, wait.seconds))
+            return
+        self._over = threading.Event()
+        self._counting = threading.Thread(target=self._count, args=(wait, self._over), daemon=True)
+        self._counting.start()
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._counting is None:
+            return
+        self._over.set()
+        self._counting.join()
+        self._counting = None
+        self._stream.write("\r\x1b[K")
+        self._stream.flush()
+
+    def _count(self, wait: Waiting, over: threading.Event) -> None:
+        until = time.monotonic() + wait.seconds
+        while True:
+            line = wait_line(wait, until - time.monotonic())
+            room = get_terminal_size().columns - 1
+            self._stream.write(f"\r\x1b[K{line[:room]}")
+            self._stream.flush()
+            if over.wait(1.0):
+                return
 
 
 # -- formats that scripts for Claude Code use ---------------------------------------------------

@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.text import cause, money, one_line, plural, short_count
+from sevenfold.cli.text import cause, money, one_line, plural, short_count, whole_seconds
 from sevenfold.conversation.resume import read
-from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed, Waiting
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
@@ -52,7 +52,10 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine("warning", short, (("why", event.reason),) if more else ())
         case events.SteppedAside(layer="rules"):
             return EventLine("warning", event.reason)
-        case events.SteppedAside(layer="notes" | "remember", error=""):
+        case (
+            events.SteppedAside(layer="notes" | "remember", error="")
+            | events.SteppedAside(layer="suggestion")
+        ):
             # The layer will try again later, and the user need not do anything.
             return None
         case events.SteppedAside():
@@ -144,6 +147,12 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
 
 
+def wait_line(wait: Waiting, left: float, dot: str = " · ") -> str:
+    """What the user is told during a pause that lasts ``left`` more seconds: why, how long, and how to stop."""
+    parts = (wait.what, f"retrying in {whole_seconds(left)}", f"attempt {wait.attempt}/{wait.of}")
+    return dot.join((*parts, "Ctrl-C stops"))
+
+
 # -- totals ----------------------------------------------------------------------------------
 
 
@@ -171,8 +180,12 @@ class Spending(Struct, frozen=True):
 
     @classmethod
     def of(cls, log: Log) -> Spending:
-        """The totals of a whole session, including the engine's own requests."""
+        """The totals of a whole session, including the engine's own requests.
+
+        Other tools store an answer as several records with one message id, which all report its usage: the last counts.
+        """
         spent, sources, main = cls(), {}, "main"
+        parts: dict[str, tuple[Usage, str, str]] = {}
         for _, entry in read(log):
             match entry:
                 case Decision(made=Request(appended=[], source=source)):
@@ -186,10 +199,15 @@ class Spending(Struct, frozen=True):
                     sources[name] = kind
                 case Decision(made=AgentEnd(agent=name, usd=usd)):
                     spent = spent._charged(f"agent:{sources.get(name, '')}", usd)
-                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
-                    spent = spent._add_usage(usage, model, main)
+                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model) as said:
+                    if said.own or not said.message_id:
+                        spent = spent._add_usage(usage, model, main)
+                    else:
+                        parts[said.message_id] = (usage, model, main)
                 case _:
                     continue
+        for usage, model, source in parts.values():
+            spent = spent._add_usage(usage, model, source)
         return spent
 
     @property

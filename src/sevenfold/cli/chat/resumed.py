@@ -15,6 +15,7 @@ from sevenfold.cli.chat.history import title
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import clean, money, one_line, plural, short_count
 from sevenfold.conversation.request import ToolCall
+from sevenfold.layers.idle import Choice
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import ToolResult
@@ -45,8 +46,19 @@ def show_resumed(chat: Chat) -> None:
     chat.say("note", f"resumed: {named} ({size})")
     if costs := chat.agent.session.next_costs():
         here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
+        here += _range_of(costs[0])
         other = "".join(f"; {NAMES[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
         chat.say("note", f"the cache has expired: your next message costs about {here}{other}")
+
+
+def _range_of(cost: Choice) -> str:
+    """How far off a price may be, and whose work it includes."""
+    notes = []
+    if cost.low is not None and cost.high is not None:
+        notes.append(f"{money(cost.low)} to {money(cost.high)}")
+    if cost.layers:
+        notes.append(f"with {', '.join(cost.layers)}")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:

@@ -75,6 +75,10 @@ class Screen(Protocol):
         """The signs its terminal can show."""
 
     @property
+    def redraws(self) -> bool:
+        """Whether it shows the current activity, and keeps it up to date."""
+
+    @property
     def width(self) -> int:
         """Cells in a line."""
 

@@ -27,7 +27,7 @@ from sevenfold.archive.profile.files import profile_file
 from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
-from sevenfold.cli.chat import history, message_list, pages, start
+from sevenfold.cli.chat import answer_controls, history, message_list, pages, start
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
@@ -358,7 +358,20 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
             _recall,
             _notes,
         ),
-        *(_memory, _dream, _tasks, _model, _mode, _permissions, _hooks, _mcp, _resume, _rename),
+        *(
+            _memory,
+            _dream,
+            _tasks,
+            _model,
+            answer_controls.effort,
+            answer_controls.thinking,
+            _mode,
+            _permissions,
+            _hooks,
+            _mcp,
+            _resume,
+            _rename,
+        ),
         *(message_list.rewind, _export, _config, _show, _transcript, _agents, _quit),
     )
 }

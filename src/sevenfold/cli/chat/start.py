@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,15 @@ from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session,
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import one_line, short_count
+from sevenfold.conversation.controls import (
+    EFFORTS,
+    ThinkingChoice,
+    check_effort,
+    control_fields,
+    efforts_of,
+    thinking_of,
+)
+from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.profiles import Profile, find, names
@@ -36,6 +46,7 @@ from sevenfold.stores.files import private_opener, private_parent
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.settings_files import load as load_settings
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
@@ -65,6 +76,10 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     """The permission mode; None for the mode of the resumed session, or ``ask`` in a new one."""
     max_turns: int | None = None
     max_usd: float | None = None
+    max_tokens: int | None = None
+    """The most tokens of one answer; None: as many as the model can write."""
+    effort: str | None = None
+    thinking: ThinkingChoice | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
     agents: bool = True
@@ -101,7 +116,20 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
     """
     kept = _chosen(given, folder, screen)
     model = full_name(given.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    profile = find(model)
+    if given.effort is not None:
+        check_effort(profile, given.effort)
+    if given.thinking is not None:
+        control_fields(profile, given.effort, given.thinking, given.max_tokens or profile.max_output)
+    last_effort, last_thinking = _last_controls(kept.path) if kept else (None, None)
+    settings = load_settings(folder, {}).settings
+    if kept is None and screen is not None and thinks_by_default(profile):
+        # Where a model thinks anyway, a user at a terminal may see what it thinks.
+        last_thinking = "shown"
     return ChatOptions(
+        max_tokens=given.max_tokens,
+        effort=given.effort or (None if settings.effort else last_effort),
+        thinking=given.thinking or (None if settings.thinking else last_thinking),
         folder=folder,
         name=kept.name if kept else new_name(printed=given.printed is not None),
         model=model,
@@ -145,6 +173,37 @@ def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
     items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in kept)
     question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
     return Menu(question, tuple(items), filtered=True)
+
+
+def thinks_by_default(profile: Profile) -> bool:
+    """Whether a model thinks if nobody says anything about it, so that showing it costs nothing."""
+    return "adaptive" in profile.thinking.modes and profile.effort is not None
+
+
+def _last_controls(transcript: Path) -> tuple[str | None, ThinkingChoice | None]:
+    """The effort and the choice about thinking that a session was last sent with; a change would lose its cache."""
+    frame = recorded_frame(JsonlLog(transcript))
+    settings = {} if frame is None else dict(frame.settings)
+    effort, thinking = None, None
+    with suppress(msgspec.DecodeError):
+        output = msgspec.json.decode(settings.get("output_config", b"{}"), type=dict[str, Any])
+        effort = output.get("effort") if output.get("effort") in EFFORTS else None
+        mode = msgspec.json.decode(settings.get("thinking", b"{}"), type=dict[str, Any])
+        thinking = _choice_of(mode)
+    return effort, thinking
+
+
+def _choice_of(field: Mapping[str, Any]) -> ThinkingChoice | None:
+    """The choice behind a request's field ``thinking``; None if there is no such field."""
+    match field.get("type"):
+        case "adaptive":
+            return "hidden" if field.get("display") == "omitted" else "shown"
+        case "enabled":
+            return "shown"
+        case "disabled" | "between_tools":
+            return "off"
+        case _:
+            return None
 
 
 def _last_model(transcript: Path) -> str:
@@ -252,6 +311,13 @@ def agent_options(options: ChatOptions) -> AgentOptions:
     }
     if options.mode is not None:
         made["mode"] = options.mode
+    if options.max_tokens is not None:
+        made["max_tokens"] = options.max_tokens
+    profile = find(options.model)
+    if options.effort in efforts_of(profile):
+        made["effort"] = options.effort
+    if options.thinking in thinking_of(profile):
+        made["thinking"] = options.thinking
     if (servers := _servers_of(options.folder)) is not None:
         made["mcp"] = servers
     return made

@@ -19,10 +19,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, restore
+from sevenfold.conversation import events, restore, waiting
 from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.request import part_sizes
+from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
@@ -244,18 +245,17 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
 def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Attempt]) -> Flow[Attempt]:
     """Make one call, retried after a pause on temporary errors; a final error becomes a `Failure`."""
     got = Attempt(Failure("api_error", "nothing was asked yet"))
-    for attempt in range(RETRIES + 1):
+    retries = Retries(c, source=call.source, most=RETRIES)
+    while True:
         try:
             reply, usage, usd = yield from ask_and_bill(c, call, model)
             return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
         except ModelError as error:
+            reason = str(error)
             got = got.then(_failed(error))
-            pause = breaker.pause_before_retry(error, attempt)
-            if pause is None or attempt == RETRIES:
-                break
-            got = replace(got, retries=(*got.retries, f"broken off: {error}"))
-            yield from Wait(Signal(), pause)
-    return got
+            if not (yield from retries.again(error, c.closing)):
+                return got
+            got = replace(got, retries=(*got.retries, f"broken off: {reason}"))
 
 
 def _drafted(reply: Reply) -> Attempt:
@@ -371,7 +371,7 @@ class EngineChooser:
             if engine == "extractive":
                 break
             if spent.busy:
-                yield from Wait(Signal(), breaker.FIRST_PAUSE)
+                yield from Wait(Signal(), waiting.FIRST_PAUSE)
             match engine:
                 case "provider":
                     got = yield from by_provider(task)

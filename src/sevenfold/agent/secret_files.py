@@ -1,0 +1,241 @@
+"""Files that look as if they held secrets: told by their names, or by what is in them.
+
+What a tool reads is sent to the provider and stays in the transcript, so such a file is asked about before it is read
+where there is a user to ask, and its secrets are masked elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from msgspec.structs import replace
+
+from sevenfold.agent.permissions import shell
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.record.known_secrets import KnownSecrets, assignments
+from sevenfold.record.redact import find, mask
+from sevenfold.record.secret_patterns import patterns
+from sevenfold.stores.folder import read_regular
+
+MOST_BYTES = 256_000
+"""How much of a file is looked through."""
+MOST_FILES = 20
+"""How many files that a command names are looked at."""
+NOTE = "[Secrets in this output are masked. Ask the user if you need one; never write a mask back into a file.]"
+
+_NAMES = (
+    *(
+        ".env",
+        ".env.*",
+        "*.env",
+        ".envrc",
+        ".netrc",
+        "_netrc",
+        ".pgpass",
+        ".my.cnf",
+        ".pypirc",
+        ".git-credentials",
+    ),
+    *(
+        ".htpasswd",
+        ".vault-token",
+        ".vault_pass*",
+        ".dockercfg",
+        ".s3cfg",
+        ".boto",
+        "credentials",
+        "credentials.*",
+    ),
+    *(
+        "*.key",
+        "*.p12",
+        "*.pfx",
+        "*.ppk",
+        "*.jks",
+        "*.keystore",
+        "*.kdbx",
+        "*.asc.key",
+        "*.agekey",
+    ),
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "master.key", "shadow"),
+    *(
+        "secrets.*",
+        "secret.*",
+        "*.secrets",
+        "*-secrets.*",
+        "*_secrets.*",
+        "*.secret",
+        "secret*.yaml",
+        "secret*.yml",
+    ),
+    *("*service-account*.json", "*service_account*.json", "*serviceaccount*.json", "client_secret*.json"),
+    *(
+        "*.tfvars",
+        "*.tfvars.json",
+        "terraform.tfstate*",
+        "kubeconfig",
+        "token",
+        "token.txt",
+        "*.token",
+        "*_token.txt",
+    ),
+    *(
+        "tokens.json",
+        "auth.json",
+        "passwords.*",
+        "password.txt",
+        "passwd.txt",
+        "apikey*",
+        "api_key*",
+        "api-key*",
+    ),
+)
+"""Names of files that usually hold secrets, in lower case."""
+_PATHS = (
+    *("*/.ssh/*", "*/.aws/*", "*/.gnupg/*", "*/.azure/*", "*/.config/gcloud/*", "*/.kube/config"),
+    *("*/.docker/config.json", "*/proc/*/environ", "*/.config/gh/hosts.yml", "*/.cargo/credentials*"),
+)
+_HARMLESS = (
+    *(
+        "*.example",
+        "*.sample",
+        "*.template",
+        "*.dist",
+        "*.tmpl",
+        "*.pub",
+        "*.example.*",
+        "*.sample.*",
+        "*.template.*",
+    ),
+    *(
+        "known_hosts*",
+        "authorized_keys",
+        "*.md",
+        "*.rst",
+        "*.py",
+        "*.js",
+        "*.ts",
+        "*.tsx",
+        "*.go",
+        "*.rs",
+        "*.java",
+    ),
+    *("*.rb", "*.c", "*.h", "*.cpp", "*.cs", "*.html", "*.css"),
+)
+"""Names that are harmless in spite of a name above: examples, public halves, program code."""
+_SETTINGS = (
+    *(
+        "*.json",
+        "*.yml",
+        "*.yaml",
+        "*.toml",
+        "*.ini",
+        "*.cfg",
+        "*.conf",
+        "*.config",
+        "*.properties",
+        "*.xml",
+        "*.cnf",
+    ),
+    *(
+        "*.tf",
+        "*.php",
+        "*.plist",
+        "*.txt",
+        ".npmrc",
+        ".yarnrc*",
+        "*.credentials",
+        "*.local",
+        "*.ovpn",
+        "*.sql",
+    ),
+)
+"""Files in which a value with a secret name is a secret; in program code it is often a test's."""
+_OPEN_WORDS = re.compile(
+    r"(?i:true|false|yes|no|on|off|none|null|localhost|development|production|staging|test|\d{1,7})"
+)
+_LEAST_VALUE = 8
+_LINE_NUMBER = re.compile(r"(?m)^\s*\d+[\t:|→-]\s?")
+
+
+def named_secret(path: str) -> str:
+    """Why a file looks like secrets by its name; empty if it does not."""
+    whole = path.lower()
+    name = PurePosixPath(whole).name
+    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
+        return ""
+    if any(fnmatchcase(name, pattern) for pattern in _NAMES) or any(
+        fnmatchcase(whole, pattern) for pattern in _PATHS
+    ):
+        return "by its name"
+    return ""
+
+
+def secret_inside(path: str) -> str:
+    """Why a file looks like secrets by its content; empty if it does not, or cannot be read."""
+    try:
+        if Path(path).stat().st_size > 4 * MOST_BYTES:
+            return ""
+        raw = read_regular(Path(path)) or b""
+    except OSError:
+        return ""
+    if b"\0" in raw[:4_096]:
+        return ""
+    findings = find(raw[:MOST_BYTES].decode(errors="replace"))
+    name = PurePosixPath(path.lower()).name
+    certain = patterns().format_kinds | {"private-key"}
+    settings = "." not in name or any(fnmatchcase(name, pattern) for pattern in _SETTINGS)
+    for finding in findings:
+        if settings or finding.kind in certain:
+            return f"it contains what looks like a secret ({finding.kind})"
+    return ""
+
+
+def with_secrets(request: PermissionRequest) -> PermissionRequest:
+    """The request, with the file that looks like secrets, if it is about one."""
+    if request.action in ("read", "write"):
+        why = named_secret(request.subject) or (named_secret(request.named) if request.named else "")
+        if not why and request.action == "read":
+            why = secret_inside(request.subject)
+        return replace(request, secret=f"{request.subject} ({why})") if why else request
+    if request.action != "run":
+        return request
+    shows = _shows_files(request.subject)
+    for path in request.paths[:MOST_FILES]:
+        why = named_secret(path) or (secret_inside(path) if shows else "")
+        if why and Path(path).is_file():
+            return replace(request, secret=f"{path} ({why})")
+    return request
+
+
+def _shows_files(command: str) -> bool:
+    """Whether a line plainly shows the files it names."""
+    line = shell.parse(command)
+    return any(one.words and one.words[0] in shell.tables().show_files for one in line.commands)
+
+
+def masked(output: ToolOutput, *, named: bool) -> ToolOutput:
+    """The output with its secrets masked; in a file that is ``named`` like one, every telling value is."""
+    if isinstance(output.content, str):
+        text = _masked(output.content, named=named)
+        return output if text == output.content else replace(output, content=f"{text}\n\n{NOTE}")
+    parts: list[Mapping[str, Any]] = []
+    for part in output.content:
+        words = part.get("text")
+        parts.append({**part, "text": _masked(words, named=named)} if isinstance(words, str) else part)
+    return output if parts == list(output.content) else replace(output, content=parts)
+
+
+def _masked(text: str, *, named: bool) -> str:
+    if not named:
+        return mask(text).text
+    # Lines may have numbers before them, as Read shows them.
+    plain = _LINE_NUMBER.sub("", text)
+    values = (value for value in assignments(plain).values() if len(value) >= _LEAST_VALUE)
+    known = {value: value for value in values if not _OPEN_WORDS.fullmatch(value)}
+    return mask(text, KnownSecrets(known)).text
