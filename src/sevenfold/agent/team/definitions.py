@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from sevenfold.agent.instructions import upwards
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.prompt import SectionSource
-from sevenfold.agent.team.messages import escape_tags
 from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
+from sevenfold.record.quoting import escape_tags
 
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]

@@ -25,7 +25,7 @@ from sevenfold.agent.interrupt import with_client
 from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork
-from sevenfold.agent.team.messages import Post, quoted
+from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.presence import TeamMail
 from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
 from sevenfold.agent.team.summary import ProgressLine
@@ -39,6 +39,7 @@ from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
+from sevenfold.record.quoting import quoted_lines
 from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
@@ -513,7 +514,9 @@ class Team:
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
-        return AgentReport(entry.id, entry.label, entry.status, f"{quoted(text)}\n\n{how}", path).render()
+        return AgentReport(
+            entry.id, entry.label, entry.status, f"{quoted_lines(text)}\n\n{how}", path
+        ).render()
 
     # -- stopping -------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
+from sevenfold.record.authorship import Prompt
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -334,6 +335,8 @@ class SlashCommand(Struct, frozen=True):
     takes: str = ""
     anytime: bool = False
     """Whether it also runs while the agent works."""
+    custom: CustomCommand | None = None
+    """The file that defines it, if it is a custom command."""
 
     @property
     def usage(self) -> str:
@@ -368,7 +371,7 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: the built-in ones, and custom ones, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
     own = [
-        SlashCommand(name, one.description, partial(_custom, one), one.takes)
+        SlashCommand(name, one.description, partial(_custom, one), one.takes, custom=one)
         for name, one in sorted(custom_commands(folder).items())
         if name.lower() not in COMMANDS
     ]
@@ -376,7 +379,11 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
 
 
 def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
-    chat.turn(command.message(rest, chat.output_of))
+    _expand(command, chat, Prompt(rest))
+
+
+def _expand(command: CustomCommand, chat: Chat, arguments: Prompt) -> None:
+    chat.turn(command.prompt(arguments, chat.output_of))
 
 
 def _shell(chat: Chat, rest: str) -> None:
@@ -413,10 +420,16 @@ def is_command(line: str) -> bool:
     return first.startswith("/") and "/" not in first[1:] and first != "/"
 
 
-def run(chat: Chat, line: str) -> None:
+def run(chat: Chat, line: str | Prompt) -> None:
     """Run a command; show its error, if it raises a `SevenfoldError`."""
+    prompt = Prompt.of(line)
     try:
-        command, rest = find(line, chat.options.folder)
-        command.run(chat, rest)
+        command, rest = find(prompt.text.strip(), chat.options.folder)
+        if command.custom is None:
+            command.run(chat, rest)
+        else:
+            typed = None if prompt.typed is None else prompt.typed.strip().partition(" ")[2].strip()
+            arguments = Prompt(rest, prompt.origin, typed)
+            _expand(command.custom, chat, arguments)
     except SevenfoldError as error:
         chat.say("error", str(error))

@@ -29,7 +29,7 @@ from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, tak
 from sevenfold.memory.statements import LastingFact
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
-from sevenfold.record.authorship import users_words
+from sevenfold.record.authorship import typed_words, users_words
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
@@ -398,5 +398,6 @@ def _users_words(said: Said) -> str:
 
 
 def _words(records: Iterable[Said]) -> dict[str, str]:
-    """The user's words in these records, by record."""
-    return {said.uuid: words for said in records if (words := _users_words(said)).strip()}
+    """What the user typed in these records, by record; what they pasted may be anyone's words."""
+    found = {said.uuid: typed_words(said) for said in records if not said.attachment}
+    return {record: words for record, words in found.items() if words.strip()}
