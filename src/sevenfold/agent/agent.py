@@ -45,7 +45,7 @@ from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
-from sevenfold.stores.trust import AGENT_VARIABLE
+from sevenfold.stores.lineage import AGENT_VARIABLE
 
 R = TypeVar("R")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"

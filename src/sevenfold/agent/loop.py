@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
@@ -281,6 +282,9 @@ class Loop:
             return refused
         mentions = self._agent.mentions
         attachments = (yield from mentions(prompt.text)) if mentions else []
+        if not self._agent.has_user:
+            # Another agent runs this one from its shell, and gives it a task.
+            prompt = replace(prompt, origin="agent", typed=None)
         self._conversation.user(prompt.text, origin=prompt.origin, typed=prompt.typed)
         for command, output in prompt.outputs:
             self._conversation.note(CommandOutput(command, output).render())

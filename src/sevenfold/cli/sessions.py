@@ -19,6 +19,7 @@ from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plu
 from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
+from sevenfold.stores.lineage import must_be_user
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -33,6 +34,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if options.action in ("delete", "import"):
+        must_be_user(f"sevenfold sessions {options.action}")
     if options.action == "delete":
         return _delete(options)
     if options.action == "import":

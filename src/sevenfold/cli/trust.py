@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from sevenfold.cli.text import write
+from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.settings_files import PROJECT_FILE
 from sevenfold.stores.trust import Trust, user_folder
 
@@ -27,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         for listed in trust.folders():
             write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer exists)'}\n")
         return 0
+    must_be_user("sevenfold trust")
     if options.revoke:
         was = trust.remove(options.folder)
         state = "is no longer trusted" if was else "was not trusted"

@@ -20,7 +20,8 @@ from types import MappingProxyType
 
 from sevenfold.errors import SettingError, SettingIgnored, UserError
 from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve
-from sevenfold.stores.trust import AGENT_VARIABLE, HOME_VARIABLE, Trust, user_folder
+from sevenfold.stores.lineage import AGENT_VARIABLE
+from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
 
 FILE = "settings.toml"
 PROJECT_FILE = Path(".sevenfold") / FILE

@@ -17,11 +17,10 @@ import msgspec
 from sevenfold.errors import SettingError, TranscriptLocked, UserError
 from sevenfold.stores.files import write_whole
 from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.lineage import must_be_user
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
 """Names one folder for all data and settings, instead of the default ones."""
-AGENT_VARIABLE = "SEVENFOLD_AGENT"
-"""Set for the commands that an agent runs, so that what they do does not count as done by the user."""
 _WAIT_SECONDS = 5.0
 
 
@@ -83,6 +82,7 @@ class Trust:
 
     def _change(self, folder: Path, *, listed: bool) -> bool:
         """Add the folder to the list or remove it; return whether the list changed."""
+        must_be_user("trusting a folder")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = FileLock(self.path, wait=_WAIT_SECONDS)
