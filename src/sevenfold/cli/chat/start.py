@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.hooks.registry import Hooks
@@ -24,7 +26,8 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session, new_name, sessions, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.text import one_line, short_count
+from sevenfold.cli.text import clean, one_line, short_count
+from sevenfold.cli.trust import FOREIGN
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.profiles import Profile, find, names
@@ -35,7 +38,7 @@ from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.trust import Trust, user_folder
+from sevenfold.stores.trust import Trust, brings, user_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -293,6 +296,8 @@ def forget_if_empty(options: ChatOptions) -> bool:
 # -- trust -----------------------------------------------------------------------------------
 
 _NOT_TRUSTED = "chat-not-trusted"
+MOST_CHANGES = 12
+"""Files that are named when the user is asked."""
 _BRINGS = "use its own settings, hooks, MCP servers, skills and instructions"
 TRUST = Menu(
     "Do you trust this folder?",
@@ -311,9 +316,21 @@ def trust() -> Trust:
 
 def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether the user trusts a folder, and store the answer; without one, ask again next time."""
-    if trust().covers(folder) or str(folder.resolve()) in _declined():
+    trusts = trust()
+    if trusts.foreign:
+        screen.show(Text(FOREIGN.format(path=trusts.path), style="yellow"))
+    state = trusts.state(folder)
+    if state == "trusted" or str(folder.resolve()) in _declined():
         return
-    trusted = TRUST.chosen(screen.ask(TRUST))
+    if state == "changed":
+        changes = trusts.changes(folder)
+        left = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+        lines = ["Since you trusted this folder, it has changed:", *changes[:MOST_CHANGES], *left]
+        screen.show(Text(clean("\n  ".join(lines))))
+    elif found := brings(folder.resolve()):
+        screen.show(Text(clean("\n  ".join(["This folder brings:", *list(found)[:MOST_CHANGES]]))))
+    menu = replace(TRUST, title="Do you still trust this folder?") if state == "changed" else TRUST
+    trusted = menu.chosen(screen.ask(menu))
     if trusted:
         trust().add(folder)
     elif trusted is not None:
