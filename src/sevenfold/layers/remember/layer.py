@@ -95,6 +95,8 @@ class MemoryKeeper:
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
         """The texts of the entries last compared; some may have no vector yet."""
+        self._told_news = False
+        """Whether the user was told in this session what something else did to memory."""
         self._paused = ""
         """The day on which the daily budget was last reported as spent."""
 
@@ -109,6 +111,7 @@ class MemoryKeeper:
         if not words.strip():
             return
         self._looked = items[-1].said.uuid
+        yield from self._tell_news()
         try:
             fits = yield from in_thread(partial(self._fitting, words))
         except SevenfoldError as error:
@@ -124,6 +127,17 @@ class MemoryKeeper:
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
         self._recalled = fits
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
+
+    def _tell_news(self) -> Flow[None]:
+        """Tell the user, at the first message of a session, what something else did to memory."""
+        if self._told_news:
+            return
+        self._told_news = True
+        try:
+            for line in (yield from in_thread(self._memory.news)):
+                self._aside(line)
+        except SevenfoldError as error:
+            self._aside(str(error))
 
     def _fitting(self, words: str) -> list[FittingEntry]:
         """The fitting entries of the project's and the user's memory."""
