@@ -23,11 +23,10 @@ from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Worker
 from sevenfold.cli.chat.slash_commands import MODES
-from sevenfold.cli.chat.start import ALIASES
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.cli.text import clean, fit, plural
 from sevenfold.errors import InputError
-from sevenfold.profiles import names
+from sevenfold.profiles import ALIASES, names
 from sevenfold.record.authorship import Prompt
 
 MOST_ECHOED = 20

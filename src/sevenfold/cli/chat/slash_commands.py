@@ -41,6 +41,7 @@ from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
+from sevenfold.profiles import full_name
 from sevenfold.record.authorship import Prompt
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
@@ -126,7 +127,7 @@ def _model(chat: Chat, rest: str) -> None:
         rest = chat.ask(start.model_menu(now, served()))
         if rest in (None, now):
             return
-    name = start.full_name(rest)
+    name = full_name(rest)
     if not find_profile(name).known and name not in served():
         near = start.similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)

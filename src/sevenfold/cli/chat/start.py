@@ -30,7 +30,7 @@ from sevenfold.cli.text import clean, one_line, short_count
 from sevenfold.cli.trust import FOREIGN
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.profiles import Profile, find, names
+from sevenfold.profiles import ALIASES, Profile, find, full_name, names
 from sevenfold.providers import registry
 from sevenfold.providers.models import Lister, is_local
 from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
@@ -157,16 +157,7 @@ def _last_model(transcript: Path) -> str:
 
 # -- models ----------------------------------------------------------------------------------
 
-ALIASES = ("sonnet", "opus", "haiku", "fable")
-"""Short names for the newest model of a family."""
 LISTING_SECONDS = 2.0
-
-
-def full_name(name: str) -> str:
-    """The full model name for an alias; any other name is returned stripped. The table lists the newest model first."""
-    word = name.strip().lower()
-    newest = (one for one in names() if word in one.split("-"))
-    return next(newest, name) if word in ALIASES else name.strip()
 
 
 def served_models(client: Any, model: str) -> tuple[str, ...]:
