@@ -235,6 +235,18 @@ def names() -> tuple[str, ...]:
     return tuple(_table()["model"])
 
 
+ALIASES = ("sonnet", "opus", "haiku", "fable")
+"""Short names for the newest model of a family."""
+
+
+def full_name(name: str) -> str:
+    """The full model name for an alias; any other name is returned stripped. The table lists the newest model first."""
+    word = name.strip().lower()
+    if word not in ALIASES:
+        return name.strip()
+    return next((model for model in names() if word in model.split("-")), name)
+
+
 def token_rates(tokenizer: str) -> Mapping[str, float]:
     """Tokens per unit of each field of a weight; empty for a tokenizer that is not in the table."""
     found: Mapping[str, float] = _table()["rates"].get(tokenizer, {})

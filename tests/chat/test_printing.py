@@ -13,6 +13,7 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli import main as cli
 from sevenfold.cli.chat import print_mode as printing
 from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.record.authorship import PASTED
 from sevenfold.stores.home import user_home
 
 from .stage import simulated
@@ -172,7 +173,11 @@ def test_files_that_are_mentioned_are_read_and_told_of(capsys, tmp_path):
     ],
 )
 def test_what_is_piped_in_goes_with_the_prompt(given: str, piped: str, sent: str) -> None:
-    assert printing.read_prompt(given, io.StringIO(piped)) == sent
+    prompt = printing.read_prompt(given, io.StringIO(piped))
+    assert prompt.text == sent
+    # Nobody typed what came through the pipe.
+    assert prompt.origin == ("pasted" if piped.strip() else "typed")
+    assert prompt.typed is None or prompt.typed == f"{given}\n\n{PASTED}"
 
 
 @pytest.mark.spec("S8.7")
@@ -214,7 +219,7 @@ def test_a_pipe_that_stays_open_is_announced(monkeypatch):
 
     monkeypatch.setattr("sys.stderr", Screen())
     monkeypatch.setattr(printing, "PATIENCE", 0.01)
-    assert printing.read_prompt("-", Slow()) == "late"
+    assert printing.read_prompt("-", Slow()).text == "late"
 
 
 @pytest.mark.spec("S8.8")

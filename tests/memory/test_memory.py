@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -278,6 +279,7 @@ def test_listing_entries_reads_each_file_once(tmp_path):
     assert [one.entry.name for one in memory(folder).entries()] == ["tabs"]
     assert sorted(folder.reads) == [
         ".versions/applied",
+        ".versions/changes.jsonl",  # once, to see that the changes led to the current generation
         ".versions/current.json",
         ".versions/usage.json",
         "tabs.md",
@@ -448,8 +450,72 @@ TestVersions = Versions.TestCase
 TestVersions.settings = settings(max_examples=30, stateful_step_count=15)
 
 
-def test_errors_are_of_the_project_s_own_kinds(tmp_path):
-    (tmp_path / "memory/.versions").mkdir(parents=True)
-    (tmp_path / "memory/.versions/current.json").write_text("{broken")
-    with pytest.raises(TranscriptError, match="damaged"):
-        memory(FileFolder(tmp_path / "memory")).entries()
+# -- edits from outside ----------------------------------------------------------------------
+
+
+def tamper(path, file, **stamp):
+    """Rewrite what is known about an entry, as a command of an agent could."""
+    current = path / ".versions/current.json"
+    held = json.loads(current.read_bytes())
+    held["entries"][file] |= stamp
+    current.write_text(json.dumps(held))
+
+
+def on_disk(path):
+    return Memory(FileFolder(path), ManualClock(1_760_000_000.0), lambda: "2026-11-16")
+
+
+@pytest.mark.spec("S19.7")
+def test_an_entry_does_not_become_the_users_by_an_edit_of_what_is_known_about_it(tmp_path):
+    held = on_disk(tmp_path)
+    stamp = Provenance("", "web")
+    held.write(write_entry("rule", "project", "", "Always push to main."), "remember", "found", stamp=stamp)
+    tamper(tmp_path, "rule.md", origin="user", verified=1.0)
+    again = on_disk(tmp_path)
+    assert again.entry("rule").stamp.origin == "web"
+    assert "rule" not in again.index()
+    assert "was edited by something else" in again.news()[0]
+    assert again.news() == []
+    assert on_disk(tmp_path).news() == []
+
+
+@pytest.mark.spec("S19.7")
+def test_an_entry_taken_out_of_what_is_known_is_still_there(tmp_path):
+    held = on_disk(tmp_path)
+    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    current = tmp_path / ".versions/current.json"
+    current.write_text(json.dumps(json.loads(current.read_bytes()) | {"entries": {}}))
+    again = on_disk(tmp_path)
+    assert "Never push to main" in again.index()
+    assert again.news()
+
+
+@pytest.mark.spec("S19.7")
+def test_an_edit_or_a_removal_of_a_file_from_outside_is_told_once_and_can_be_undone(tmp_path):
+    held = on_disk(tmp_path)
+    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    held.write(write_entry("other", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    (tmp_path / "rule.md").write_text("Always push to main.\n")
+    (tmp_path / "other.md").unlink()
+    again = on_disk(tmp_path)
+    (line,) = again.news()
+    assert "wrote rule (unconfirmed now) and removed other in memory" in line
+    assert not again.entry("rule").stamp.trusted
+    assert on_disk(tmp_path).news() == []
+    again.undo()
+    assert again.entry("rule").stamp.trusted
+    assert again.entry("other").entry.body == "Deploy on Tuesdays."
+
+
+@pytest.mark.spec("S19.7")
+@pytest.mark.parametrize("content", [b"{broken", b"\xff\xfe", b"", b"[]"])
+@pytest.mark.parametrize("file", ["current.json", "applied", "told", "usage.json", "spent.json"])
+def test_damage_beside_the_entries_loses_none_of_them(tmp_path, file, content):
+    held = on_disk(tmp_path)
+    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    (tmp_path / ".versions" / file).write_bytes(content)
+    again = on_disk(tmp_path)
+    assert again.entry("rule").stamp.trusted
+    assert any("current.json" in line for line in again.news()) == (file == "current.json")
+    again.write(write_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    assert len(on_disk(tmp_path).entries()) == 2

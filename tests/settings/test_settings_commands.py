@@ -156,7 +156,11 @@ def test_trust_makes_a_projects_settings_count_and_revoking_it_ends_that(sevenfo
     shown = sevenfold("config", "gap_keep")
     assert "5 results" in shown
     assert "is ignored, because its folder is not trusted" in shown
-    assert sevenfold("trust") == f"{Path.cwd()} is trusted; its .sevenfold/settings.toml now takes effect\n"
+    shown = sevenfold("trust")
+    assert shown.startswith(
+        f"{Path.cwd()} is trusted; this takes effect, and you are asked again if it changes:"
+    )
+    assert shown.endswith("\n  settings .sevenfold/settings.toml\n")
     assert "9 results" in sevenfold("config", "gap_keep")
     assert sevenfold("trust", "--revoke") == f"{Path.cwd()} is no longer trusted\n"
     assert sevenfold("trust", "--revoke") == f"{Path.cwd()} was not trusted\n"
@@ -167,7 +171,7 @@ def test_trusted_folders_are_listed(sevenfold, tmp_path):
     assert sevenfold("trust", "--list") == ""
     gone = tmp_path / "gone"
     gone.mkdir()
-    assert sevenfold("trust", str(gone)) == f"{gone} is trusted; it has no .sevenfold/settings.toml yet\n"
+    assert sevenfold("trust", str(gone)) == f"{gone} is trusted; it brings nothing yet\n"
     sevenfold("trust")
     gone.rmdir()
     assert sevenfold("trust", "--list") == f"{gone}  (no longer exists)\n{Path.cwd()}\n"

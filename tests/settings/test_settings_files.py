@@ -67,9 +67,9 @@ def test_without_a_word_from_the_environment_it_is_in_the_users_home(monkeypatch
 
 @pytest.mark.spec("S8.2")
 def test_each_place_wins_over_those_before_it(places):
-    places.trust()
     places.user_file.write_text("gap_keep = 1\nsize_keep = 1\npins_tokens = 1\npreview_bytes = 1\n")
     places.project_file.write_text("gap_keep = 2\nsize_keep = 2\npins_tokens = 2\n")
+    places.trust()
     resolved = places.load({"gap_keep": 4}, SEVENFOLD_GAP_KEEP="3", SEVENFOLD_SIZE_KEEP="3")
     settings, origins = resolved.settings, resolved.origins
     assert (settings.gap_keep, origins["gap_keep"]) == (4, "code")
@@ -246,16 +246,16 @@ def test_a_project_without_such_a_file_gets_no_note(places):
 
 
 def test_a_link_to_a_trusted_folder_is_that_folder(places, tmp_path):
-    places.trust()
     places.project_file.write_text("offload = false\n")
+    places.trust()
     (tmp_path / "link").symlink_to(places.project)
     assert load(tmp_path / "link", environ=places.environ).settings.offload is False
 
 
 def test_a_file_that_is_a_link_out_of_the_project_is_refused(places, tmp_path):
-    places.trust()
     (tmp_path / "elsewhere.toml").write_text("offload = false\n")
     places.project_file.symlink_to(tmp_path / "elsewhere.toml")
+    places.trust()
     with pytest.raises(SettingError, match="points outside"):
         places.load()
 
@@ -351,6 +351,22 @@ def test_trust_given_and_taken_back_meanwhile_counts(places):
     assert source.resolved.notes == ()
     Trust(places.home).remove(places.project)
     assert source.current().offload is True
+
+
+@pytest.mark.spec("S19.5")
+def test_a_projects_file_that_changes_counts_when_the_user_has_seen_it(places):
+    places.project_file.write_text("offload = false\n")
+    places.trust()
+    told: list[str] = []
+    source = places.source(told.append)
+    places.project_file.write_text("offload = false\nsnip = false\n")
+    assert source.current().snip is True
+    assert source.current().offload is False
+    (only,) = told
+    assert "changed since you trusted it (changed: settings .sevenfold/settings.toml)" in only
+    assert places.load().settings.offload is True
+    places.trust()
+    assert source.current().snip is False
 
 
 def test_the_environment_and_what_code_sets_still_win_after_a_change(places):

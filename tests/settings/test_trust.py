@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
 
 import pytest
 
+from sevenfold.agent.team.definitions import _TABLE
+from sevenfold.cli import main as cli
+from sevenfold.cli.chat.custom_commands import PROJECT as COMMANDS
+from sevenfold.cli.chat.start import PROJECT_HOOKS
 from sevenfold.errors import SettingError, UserError
-from sevenfold.stores.trust import Trust
+from sevenfold.stores.trust import SEEN, Trust
 
 
 @pytest.fixture
@@ -80,7 +85,11 @@ def test_only_the_owner_may_read_or_write_the_list(trust, folder):
     trust.add(folder)
     assert stat.S_IMODE(trust.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(trust.path.parent.stat().st_mode) == 0o700
-    assert {path.name for path in trust.path.parent.iterdir()} == {"trusted.json", "trusted.json.lock"}
+    assert {path.name for path in trust.path.parent.iterdir()} == {
+        "trusted.json",
+        "trusted.json.lock",
+        "trusted.key",
+    }
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
@@ -130,4 +139,111 @@ def test_a_write_that_fails_leaves_the_old_list(trust, folder, monkeypatch):
     with pytest.raises(UserError, match="No space left"):
         trust.add(folder / "part")
     assert trust.folders() == (str(folder.resolve()),)
-    assert {path.name for path in trust.path.parent.iterdir()} == {"trusted.json", "trusted.json.lock"}
+    assert {path.name for path in trust.path.parent.iterdir()} == {
+        "trusted.json",
+        "trusted.json.lock",
+        "trusted.key",
+    }
+
+
+CHECK = "sh $CLAUDE_PROJECT_DIR/tools/check.sh"
+BROUGHT = {
+    ".sevenfold/settings.toml": "notes = false\n",
+    ".sevenfold/hooks.json": json.dumps(
+        {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": CHECK}]}]}}
+    ),
+    ".mcp.json": '{"mcpServers": {"db": {"command": "python", "args": ["tools/server.py"]}}}',
+    ".sevenfold/agents/a.md": "---\nname: a\n---\nWork.\n",
+    ".claude/agents/deep/b.md": "---\nname: b\n---\nWork.\n",
+    ".codex/agents/c.toml": "name = 'c'\n",
+    ".claude/commands/review.md": "Review it.\n",
+    ".codex/prompts/fix.md": "Fix it.\n",
+    "tools/check.sh": "echo ok\n",
+    "tools/server.py": "print()\n",
+}
+
+
+@pytest.fixture
+def brought(folder):
+    for name, text in BROUGHT.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.spec("S19.5")
+@pytest.mark.parametrize("name", BROUGHT)
+@pytest.mark.parametrize("change", ["edit", "remove", "replace"])
+def test_a_folder_is_trusted_as_it_was_seen(trust, brought, name, change):
+    trust.add(brought)
+    assert trust.covers(brought)
+    path = brought / name
+    if change == "edit":
+        path.write_text(f"{path.read_text()} ")
+    elif change == "remove":
+        path.unlink()
+    else:
+        other = brought / "other"
+        other.write_text("else")
+        other.rename(path)
+    assert trust.state(brought) == "changed"
+    assert any(name in line for line in trust.changes(brought))
+    trust.add(brought)
+    assert trust.covers(brought)
+
+
+@pytest.mark.spec("S19.5")
+def test_a_new_file_that_would_take_effect_is_asked_about_and_any_other_is_not(trust, folder):
+    trust.add(folder)
+    (folder / "README.md").write_text("hello")
+    assert trust.covers(folder)
+    (folder / ".mcp.json").write_text("{}")
+    assert trust.changes(folder) == ["new: servers .mcp.json"]
+
+
+@pytest.mark.spec("S19.5")
+def test_every_place_from_which_a_folder_decides_what_runs_is_seen():
+    assert set(SEEN["agents"]) == {
+        pattern for patterns in _TABLE["project"].values() for pattern in patterns
+    }
+    assert set(SEEN["commands"]) == set(COMMANDS)
+    assert SEEN["hooks"] == (PROJECT_HOOKS.as_posix(),)
+
+
+@pytest.mark.spec("S19.5")
+def test_trust_lists_what_it_trusts_and_what_changed(tmp_path, brought, monkeypatch, capsys):
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    assert cli.main(["trust", str(brought)]) == 0
+    shown = capsys.readouterr().out
+    for name in BROUGHT:
+        assert f" {name}\n" in shown
+    (brought / ".mcp.json").write_text("{}")
+    assert cli.main(["trust", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert "changed since you trusted it" in shown
+    assert "changed: servers .mcp.json" in shown
+    assert "gone: programs tools/server.py" in shown
+
+
+@pytest.mark.spec("S19.5")
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda text, folder: text.replace("project", "elsewhere"),
+        lambda text, folder: f'{{"folders": ["{folder}"]}}',
+        lambda text, folder: f'{{"folders": {{"{folder}": {{"seen": {{}}}}}}, "seal": ""}}',
+    ],
+)
+def test_a_list_that_something_else_wrote_counts_for_nothing_and_is_told(
+    trust, folder, tmp_path, monkeypatch, capsys, forge
+):
+    trust.add(folder / "part")
+    trust.path.write_text(forge(trust.path.read_text(), folder))
+    assert trust.foreign
+    assert trust.folders() == ()
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    assert cli.main(["trust", "--list"]) == 0
+    assert "was changed outside Sevenfold, so nothing in it counts" in capsys.readouterr().out
+    trust.add(tmp_path)
+    assert trust.folders() == (str(tmp_path.resolve()),)

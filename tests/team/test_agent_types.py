@@ -25,6 +25,7 @@ def trusted(folder: Path, home: Path) -> None:
 def define(folder: Path, name: str) -> None:
     (folder / ".sevenfold" / "agents").mkdir(parents=True, exist_ok=True)
     (folder / ".sevenfold" / "agents" / f"{name}.md").write_text(DEFINITION.format(name))
+    Trust(user_folder(os.environ)).add(folder)  # as it is now
 
 
 def front(there: World) -> str:

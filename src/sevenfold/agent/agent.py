@@ -39,13 +39,14 @@ from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, client_for
+from sevenfold.record.authorship import Prompt
 from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
-from sevenfold.stores.trust import AGENT_VARIABLE
+from sevenfold.stores.lineage import AGENT_VARIABLE
 
 R = TypeVar("R")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
@@ -173,15 +174,15 @@ class _BaseAgent:
             conversation.user(f"! {command}")
             conversation.note(CommandOutput(command, output.text).render())
 
-    def queue(self, text: str) -> None:
+    def queue(self, prompt: str | Prompt) -> None:
         """Queue a message while the agent works; the model gets it with the results of the running tools."""
-        self.assembly.loop.queue(text)
+        self.assembly.loop.queue(prompt)
 
     def interrupt(self) -> None:
         """Stop the current answer and the running tools; what is done so far stays in the conversation."""
         self.assembly.loop.interrupt()
 
-    def _run(self, prompt: str) -> Flow[Finished]:
+    def _run(self, prompt: str | Prompt) -> Flow[Finished]:
         """Claim the agent for a run, which can be interrupted from this call on."""
         self._claim()
         self.assembly.presence.watch()
@@ -257,7 +258,7 @@ class Agent(_BaseAgent):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, prompt: str = "") -> Finished:
+    def run(self, prompt: str | Prompt = "") -> Finished:
         """Work until there is nothing left to do; without a prompt, continue where the last run stopped.
 
         A keyboard interrupt stops the run like `interrupt`, and is raised once the conversation is consistent.
@@ -267,7 +268,7 @@ class Agent(_BaseAgent):
         assert isinstance(ended, Ended)
         return ended.finished
 
-    def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
+    def stream(self, prompt: str | Prompt = "") -> Generator[AgentEvent, None, None]:
         """Run like `run`, and yield events meanwhile; closing the iterator interrupts the run."""
         flow = self._run(prompt)
         self._events = events = EventQueue()
@@ -354,7 +355,7 @@ class AsyncAgent(_BaseAgent):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def run(self, prompt: str = "") -> Finished:
+    async def run(self, prompt: str | Prompt = "") -> Finished:
         """See `Agent.run`; cancelling it stops the run like `interrupt` and leaves the conversation consistent."""
         async with aclosing(self.stream(prompt)) as events:
             async for event in events:
@@ -362,7 +363,7 @@ class AsyncAgent(_BaseAgent):
         assert isinstance(last, Ended)
         return last.finished
 
-    async def stream(self, prompt: str = "") -> AsyncGenerator[AgentEvent, None]:
+    async def stream(self, prompt: str | Prompt = "") -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""
         flow, queue = self._run(prompt), AsyncEventQueue()
         self.assembly.reporter.sink = queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
@@ -55,7 +56,8 @@ from sevenfold.session.factory import OpenOptions, Options, SessionParts
 from sevenfold.settings import Settings, Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
-from sevenfold.stores.trust import AGENT_VARIABLE, Trust, user_folder
+from sevenfold.stores.lineage import AGENT_VARIABLE, AGENTS, started_by_agent
+from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
@@ -160,6 +162,9 @@ class Assembly:
             descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
         )
         self.reporter = Reporter()
+        self.has_user = not started_by_agent()
+        """Whether a user speaks to it; False in a process that another agent started."""
+        self._unmark = weakref.finalize(self, AGENTS.add())
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use; None if there are none."""
@@ -175,6 +180,7 @@ class Assembly:
                 self.servers.close()
             self.store.log.close()
             self.home.remove()
+            self._unmark()
             raise
 
     # -- assembling -----------------------------------------------------------------------------
@@ -318,7 +324,7 @@ class Assembly:
     def remembers(self) -> bool:
         """Whether it remembers lasting facts across sessions."""
         # A session that another agent starts from its shell has no user whose words could be remembered.
-        usual = self.options.get("name") is not None and AGENT_VARIABLE not in os.environ
+        usual = self.options.get("name") is not None and self.has_user
         return bool(self.options.get("memory", usual))
 
     def _conversation(self) -> Conversation:
@@ -447,6 +453,7 @@ class Assembly:
     def close(self) -> None:
         """Stop its sub-agents, save the state, and end background commands and MCP servers."""
         with ExitStack() as parts:
+            parts.callback(self._unmark)
             parts.callback(self.presence.close)
             if self.servers is not None and self.descent is None:
                 parts.callback(self.servers.close)

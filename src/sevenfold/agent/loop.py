@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
+from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.hooks import Stop, UserPromptSubmit
@@ -28,6 +30,7 @@ from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachab
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
+from sevenfold.record.authorship import Prompt
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
@@ -104,7 +107,7 @@ class Loop:
         self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keeps_cut_off = True
-        self._queued: deque[str] = deque()
+        self._queued: deque[Prompt] = deque()
         self._reached = False
         """Whether the provider has answered a request, if only with an error."""
         self._begin()
@@ -124,9 +127,9 @@ class Loop:
         """The session's cost in dollars; None if a price is unknown."""
         return self._conversation.account.usd
 
-    def queue(self, text: str) -> None:
+    def queue(self, prompt: str | Prompt) -> None:
         """Queue a message while the agent works; the model gets it with the results of the running tools."""
-        self._queued.append(text)
+        self._queued.append(Prompt.of(prompt))
         if self._team is not None:
             self._team.wake_up()
 
@@ -156,18 +159,18 @@ class Loop:
     @property
     def waiting(self) -> tuple[str, ...]:
         """Queued messages that have not been sent to the model yet."""
-        return tuple(self._queued)
+        return tuple(prompt.text for prompt in self._queued)
 
     # -- running --------------------------------------------------------------------------------
 
-    def run(self, prompt: str = "", key: str = "") -> Flow[Finished]:
+    def run(self, prompt: str | Prompt = "", key: str = "") -> Flow[Finished]:
         """Work until there is nothing left to do, including the work of background agents.
 
         The run can be interrupted from this call on, not only from the flow's first step. A prompt with a ``key`` comes
         from another agent: it is recorded only once, and no UserPromptSubmit hook runs for it.
         """
         self._begin()
-        return self._run(prompt, key)
+        return self._run(Prompt.of(prompt), key)
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Run each task with a sub-agent of type ``kind``; can be interrupted like a run."""
@@ -183,7 +186,7 @@ class Loop:
         self._begin()
         return compact(self._conversation, request)
 
-    def _run(self, prompt: str, key: str) -> Flow[Finished]:
+    def _run(self, prompt: Prompt, key: str) -> Flow[Finished]:
         team, refused = self._team, None
         try:
             if team is not None:
@@ -191,8 +194,8 @@ class Loop:
             self._close_calls()
             yield from self._fire_pending_hooks()
             if key:
-                self._conversation.user(prompt, key=key)
-            elif prompt:
+                self._conversation.user(prompt.text, key=key, origin="agent")
+            elif prompt.text:
                 refused = yield from self._submit(prompt)
         except Aborted:
             self._close_calls()
@@ -200,7 +203,7 @@ class Loop:
         if refused is not None:
             return self._finished("blocked", refused)
         try:
-            if not prompt and not self._queued and not (yield from self._await_team()):
+            if not prompt.text and not self._queued and not (yield from self._await_team()):
                 try:
                     must_have_news(self._conversation.transcript.view)
                 except InputError:
@@ -296,25 +299,30 @@ class Loop:
         if self._team is not None:
             self._team.deliver()
         while self._queued:
-            text = self._queued.popleft()
+            prompt = self._queued.popleft()
             try:
-                refused = yield from self._submit(text)
+                refused = yield from self._submit(prompt)
             except Aborted:
-                self._queued.appendleft(text)
+                self._queued.appendleft(prompt)
                 raise
             if refused is not None:
                 self._conversation.events.aside("queue", refused)
 
-    def _submit(self, text: str) -> Flow[str | None]:
+    def _submit(self, prompt: Prompt) -> Flow[str | None]:
         """Record a user message; returns the reason if a hook refuses it, else None."""
-        submitted = UserPromptSubmit(**self._hooks.common_fields(), prompt=text)
+        submitted = UserPromptSubmit(**self._hooks.common_fields(), prompt=prompt.text)
         outcome = yield from self._hooks.fire(submitted)
         refused = outcome.blocked if outcome.blocked is not None else outcome.stop
         if refused is not None:
             return refused
         mentions = self._agent.mentions
-        attachments = (yield from mentions(text)) if mentions else []
-        self._conversation.user(text)
+        attachments = (yield from mentions(prompt.text)) if mentions else []
+        if not self._agent.has_user:
+            # Another agent runs this one from its shell, and gives it a task.
+            prompt = replace(prompt, origin="agent", typed=None)
+        self._conversation.user(prompt.text, origin=prompt.origin, typed=prompt.typed)
+        for command, output in prompt.outputs:
+            self._conversation.note(CommandOutput(command, output).render())
         for attachment in attachments:
             self._conversation.attach(attachment)
         for context in outcome.context:

@@ -14,6 +14,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,7 @@ from sevenfold.agent.tools.output import CommandRan
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 from sevenfold.stores.files import private_folder, private_opener
+from sevenfold.stores.lineage import AGENT_VARIABLE, for_user
 
 GENTLY = 0.5
 """Seconds a command gets to end by itself after SIGTERM."""
@@ -94,7 +96,10 @@ class LocalProcesses:
         """
         started = time.monotonic()
         ends = _Ends(progress)
-        with _ShellCommand(command, cwd, environ) as running:
+        with ExitStack() as parts:
+            running = parts.enter_context(_ShellCommand(command, cwd, environ))
+            if AGENT_VARIABLE not in environ:
+                parts.enter_context(for_user(running.child.pid))
             problem = running.pump(ends.add, deadline=started + seconds, stopped=stopped, gently=GENTLY)
             if problem == TIMED_OUT:
                 problem = f"it took longer than {seconds:g} s and was ended"
@@ -172,7 +177,8 @@ class _ShellCommand(ChildProcess):
         argv = [shell, "-c", _SCRIPT, "bash", command]
         environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
         try:
-            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,))
+            by_user = AGENT_VARIABLE not in environ
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,), by_user=by_user)
         except (OSError, ValueError) as error:
             os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error

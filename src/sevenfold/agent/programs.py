@@ -22,6 +22,8 @@ from typing import Self
 
 from msgspec import Struct
 
+from sevenfold.stores.lineage import brand
+
 MOST_BYTES = 1024 * 1024
 """How many bytes of each output `run_program` keeps."""
 GRACE = 2.0
@@ -104,8 +106,12 @@ class ChildProcess:
         stdin: bytes | None = None,
         separate_stderr: bool = False,
         pass_fds: Sequence[int] = (),
+        by_user: bool = False,
     ) -> None:
-        """``stdin`` is its standard input, if any; with ``separate_stderr``, standard error gets a separate pipe."""
+        """``stdin`` is its standard input, if any; with ``separate_stderr``, standard error gets a separate pipe.
+
+        With ``by_user``, what it does counts as done by the user.
+        """
         self.mark, self._alive = ProcessMark(), LivenessPipe()
         self._unsent = memoryview(stdin or b"")
         try:
@@ -122,6 +128,8 @@ class ChildProcess:
         except BaseException:
             self._alive.close()
             raise
+        if not by_user:
+            brand(self.child.pid)
         self._alive.release()
 
     def __enter__(self) -> Self:

@@ -255,10 +255,12 @@ class ForkTask(Text, frozen=True):
 
 
 class AgentNotes(Text, frozen=True):
-    """Where an agent keeps its notes for later sessions, and their index."""
+    """Where an agent keeps its notes for later sessions, and their index, quoted."""
 
     path: str
     index: str
+    origin: str
+    """Who may have written them."""
 
 
 class AgentReport(Text, frozen=True):

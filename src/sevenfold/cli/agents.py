@@ -11,6 +11,7 @@ from pathlib import Path
 from sevenfold.agent.team.definitions import AgentDefinition, Definitions, find_definitions
 from sevenfold.cli.text import add_folder, clean
 from sevenfold.errors import UserError
+from sevenfold.profiles import find, full_name
 from sevenfold.stores.trust import Trust, user_folder
 
 
@@ -56,8 +57,13 @@ def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> l
     for agent in wanted:
         lines.append(f"{agent.name}: {agent.path or 'built in'}")
         lines += [f"  {name}: {value}" for name, value in _understood(agent)] if one else []
-        lines += [f"  ignored: {field}: {why}" for field, why in agent.ignored.items()]
-        if not agent.ignored:
+        problems = [f"  ignored: {field}: {why}" for field, why in agent.ignored.items()]
+        if agent.model is not None and not find(full_name(agent.model)).known:
+            problems.append(
+                f"  not known: the model {agent.model}; check its name, or it may not be served"
+            )
+        lines += problems
+        if not problems:
             lines.append("  ok")
     if not one:
         lines += [f"hidden by another {each.name}: {each.path}" for each in found.hidden if each.path]

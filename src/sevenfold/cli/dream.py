@@ -12,6 +12,7 @@ from sevenfold.layers.dream.layer import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory, difference
 from sevenfold.session.factory import open_memory
+from sevenfold.stores.lineage import must_be_user
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -23,6 +24,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if not options.dry_run:
+        must_be_user("sevenfold dream")
     memory = open_memory(options.folder, user=options.user)
     if options.dry_run:
         made = prepare(memory)

@@ -31,6 +31,7 @@ from sevenfold.stores.home import Home, Project, SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import read_branch
+from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.log import LineLog
 from sevenfold.stores.settings_files import load
 
@@ -53,6 +54,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if not options.dry_run:
+        must_be_user("sevenfold gc")
     settings = load().settings
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from sevenfold.cli.text import add_folder, clean, money, plural
 from sevenfold.clock import SystemClock
-from sevenfold.errors import InputError, Refused
+from sevenfold.errors import InputError
 from sevenfold.memory import exchange
 from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_entry
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.words import holds
 from sevenfold.session.factory import open_memory
+from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.settings_files import load
-from sevenfold.stores.trust import AGENT_VARIABLE
 
 ALL_WELL = "nothing to look at"
 BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo", "import"))
@@ -57,8 +57,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    if AGENT_VARIABLE in os.environ and options.action in BY_HAND:
-        raise Refused(f"memory {options.action} speaks for the user, and an agent runs this; ask the user")
     memory = open_memory(options.folder, user=options.user)
     options.budget = load(options.folder).settings.memory_daily_budget
     text = perform(memory, options)
@@ -68,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
 
 def perform(memory: Memory, options: argparse.Namespace) -> str:
     """Carry out an action; returns the text to print. Raises `sevenfold.errors.UserError` if it cannot be done."""
+    if options.action in BY_HAND:
+        must_be_user(f"memory {options.action}")
     return _ACTIONS[options.action or "list"][0](memory, options)
 
 

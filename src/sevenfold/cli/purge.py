@@ -33,6 +33,7 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.jsonl.store import BranchPoint
+from sevenfold.stores.lineage import must_be_user
 
 DECLINED = 1
 """The exit code if the user says no."""
@@ -67,6 +68,7 @@ def _progress() -> Iterator[Progress]:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    must_be_user("sevenfold purge")
     home = user_home()
     if options.session is not None:
         return _purge_session(home, options)

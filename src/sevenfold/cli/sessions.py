@@ -20,6 +20,7 @@ from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
+from sevenfold.stores.lineage import must_be_user
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -34,6 +35,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if options.action in ("delete", "import"):
+        must_be_user(f"sevenfold sessions {options.action}")
     if options.action == "delete":
         return _delete(options)
     if options.action == "import":

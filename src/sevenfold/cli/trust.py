@@ -6,9 +6,11 @@ import argparse
 import os
 from pathlib import Path
 
-from sevenfold.cli.text import write
-from sevenfold.stores.settings_files import PROJECT_FILE
-from sevenfold.stores.trust import Trust, user_folder
+from sevenfold.cli.text import clean, write
+from sevenfold.stores.lineage import must_be_user
+from sevenfold.stores.trust import Trust, brings, user_folder
+
+FOREIGN = "{path} was changed outside Sevenfold, so nothing in it counts; trust your folders again"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -24,16 +26,31 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     trust = Trust(user_folder(os.environ))
     if options.list:
+        if trust.foreign:
+            write(f"{FOREIGN.format(path=trust.path)}\n")
         for listed in trust.folders():
-            write(f"{listed}{'' if Path(listed).is_dir() else '  (no longer exists)'}\n")
+            write(f"{listed}{_about(trust, Path(listed))}\n")
         return 0
+    must_be_user("sevenfold trust")
     if options.revoke:
         was = trust.remove(options.folder)
         state = "is no longer trusted" if was else "was not trusted"
         write(f"{options.folder.expanduser().resolve()} {state}\n")
         return 0
     folder = trust.add(options.folder)
-    brings = (folder / PROJECT_FILE).exists()
-    now = f"its {PROJECT_FILE} now takes effect" if brings else f"it has no {PROJECT_FILE} yet"
-    write(f"{folder} is trusted; {now}\n")
+    found = brings(folder)
+    what = "this takes effect, and you are asked again if it changes:" if found else "it brings nothing yet"
+    write("\n".join([f"{folder} is trusted; {what}", *(f"  {clean(name)}" for name in found), ""]))
     return 0
+
+
+def _about(trust: Trust, folder: Path) -> str:
+    """What to know of a trusted folder, behind its path."""
+    if not folder.is_dir():
+        return "  (no longer exists)"
+    changes = trust.changes(folder)
+    if changes:
+        return "".join(
+            ["  (changed since you trusted it, so it is not)", *(f"\n  {clean(one)}" for one in changes)]
+        )
+    return "".join(f"\n  {clean(name)}" for name in brings(folder))

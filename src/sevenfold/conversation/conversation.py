@@ -35,6 +35,7 @@ from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
+from sevenfold.record.authorship import MESSAGE_ORIGINS, MessageOrigin
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Why
@@ -186,19 +187,42 @@ class Conversation:
 
     # -- taking in -------------------------------------------------------------------------------
 
-    def user(self, content: intake.Content, *, key: str = "") -> str:
-        """Record a user message and return its id; a message with a known ``key`` is not recorded again."""
-        return self._said(content, self.gate.text(key) if self.gate and key else key)
+    def user(
+        self,
+        content: intake.Content,
+        *,
+        key: str = "",
+        origin: MessageOrigin = "typed",
+        typed: str | None = None,
+    ) -> str:
+        """Record a user message and return its id; a message with a known ``key`` is not recorded again.
+
+        ``origin`` says where its text comes from; ``typed`` is the part that the user typed, if others wrote the rest.
+        """
+        if origin not in MESSAGE_ORIGINS:
+            raise InputError(f"origin must be one of {', '.join(MESSAGE_ORIGINS)}, got {origin!r}")
+        key = self.gate.text(key) if self.gate and key else key
+        return self._said(content, key, origin="" if origin == "typed" else origin, typed=typed)
 
     def note(self, text: str, *, key: str = "") -> str:
         """Record a message from the program itself, which never counts as the user's words. For ``key`` see `user`."""
         return self._said(text, key, meta=True)
 
-    def _said(self, content: intake.Content, key: str, *, meta: bool = False) -> str:
+    def _said(
+        self,
+        content: intake.Content,
+        key: str,
+        *,
+        meta: bool = False,
+        origin: str = "",
+        typed: str | None = None,
+    ) -> str:
         with self.lock:
             self.transcript.must_be_writable()
-            known = self.finder.keyed(key) if key else ""
-            return known or self.transcript.user(intake.message(content), meta=meta, key=key)
+            if known := self.finder.keyed(key) if key else "":
+                return known
+            said = intake.message(content)
+            return self.transcript.user(said, meta=meta, key=key, origin=origin, typed=typed)
 
     def attach(self, given: Attachment) -> str:
         """Record an attachment, which never counts as the user's words; returns its id."""

@@ -105,13 +105,20 @@ class Transcript:
         meta: bool = False,
         key: str = "",
         stored: dict[str, Stored] | None = None,
+        origin: str = "",
+        typed: str | None = None,
     ) -> str:
         """Record a message with the user role; returns the record's id.
 
-        ``stored`` says where the full content is of results that are only previews in ``blocks``.
+        ``stored`` says where the full content is of results that are only previews in ``blocks``; ``origin`` and
+        ``typed`` are as in `Said`.
         """
         at = self._stamp()
-        self._write(lines.said_by_user(at, blocks or _nothing(), meta=meta, key=key, stored=stored))
+        self._write(
+            lines.said_by_user(
+                at, blocks or _nothing(), meta=meta, key=key, stored=stored, origin=origin, typed=typed
+            )
+        )
         return at.uuid
 
     def model(self, answer: Answer) -> Measured | None:
@@ -145,7 +152,14 @@ class Transcript:
         """Record a message or attachment once more, as the newest; returns the new record's id."""
         if said.attachment:
             return self.attach(said.attachment, {}, said.blocks, role=said.role)
-        return self.user(said.blocks, meta=said.meta, key=said.key, stored=dict(said.stored))
+        return self.user(
+            said.blocks,
+            meta=said.meta,
+            key=said.key,
+            stored=dict(said.stored),
+            origin=said.origin,
+            typed=said.typed,
+        )
 
     def clear(self, about: MicrocompactMetadata) -> str:
         """Record that old results or attachments are cleared; returns the record's id."""

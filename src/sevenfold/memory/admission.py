@@ -30,6 +30,7 @@ from sevenfold.memory.generation import Origin, Provenance, digest, least_truste
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.statements import DATES, LEAST_CHARACTERS, LastingFact, absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, is_temporary, same_fact, says
+from sevenfold.record.quoting import as_data
 
 MOST_NOTE = 2_000
 MOST_WORDINGS = 4
@@ -100,7 +101,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
     if found and seen.new and seen.new.isdisjoint(found.values()):
         raise Refused("it was said earlier, and looked at then")
-    note = fact.note.strip()[:MOST_NOTE]
+    note = as_data(fact.note)[:MOST_NOTE]
     words = tuple(found) or fact.quotations or (note,)
     text = "\n".join(words)
     if not text.strip():
@@ -112,7 +113,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     if all(map(finished, words)):
         raise Refused("it reports finished debugging")
     note = "\n\n".join(filter(None, (note, _dates(found, seen))))
-    body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))
+    body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*map(as_data, fact.quotations), note))
     entry = write_entry(slug(text), fact.kind, text, body)
     if fact.until:
         entry = entry.until_day(fact.until)

@@ -1,8 +1,8 @@
 """A memory entry: one fact in a Markdown file.
 
-The head has ``name``, ``description`` and ``type``; heads of other tools are kept unchanged. In the body, lines
-quoted with ``>`` are the user's own words; the rest is a note. An entry's origin is stored not in its file, which
-anyone may edit, but in the generation that contains it.
+The head has ``name``, ``description`` and ``type``; heads of other tools are kept unchanged. The body
+begins with the user's own words, on lines quoted with ``>``; the rest is a note. An entry's origin is stored not in its
+file, which anyone may edit, but in the generation that contains it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def quotations(self) -> tuple[str, ...]:
         """The user's words in it, one text per block of quoted lines."""
-        blocks = groupby(self.body.splitlines(), key=lambda line: line.startswith(">"))
+        blocks = groupby(self._parts[0], key=lambda line: line.startswith(">"))
         said = (" ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted)
         return tuple(filter(None, map(str.strip, said)))
 
@@ -93,7 +93,14 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def note(self) -> str:
         """Everything in the body other than the user's words."""
-        return "\n".join(line for line in self.body.splitlines() if not line.startswith(">")).strip()
+        return "\n".join(self._parts[1]).strip()
+
+    @property
+    def _parts(self) -> tuple[list[str], list[str]]:
+        """The lines of the quotations, which come first, and those of the note: a note cannot add a quotation."""
+        lines = self.body.splitlines()
+        end = next((at for at, line in enumerate(lines) if line.strip() and line[0] != ">"), len(lines))
+        return lines[:end], lines[end:]
 
     def render(self) -> bytes:
         """The content of its file."""

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
+from sevenfold.errors import InputError, Refused, TranscriptError
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry, shortened
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
 from sevenfold.ports import Clock, Folder
@@ -36,6 +36,7 @@ CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
 OBJECTS = ".versions/objects/"
+TOLD = ".versions/told"
 USAGE = ".versions/usage.json"
 SPENT = ".versions/spent.json"
 LOGS = "logs/"
@@ -127,6 +128,40 @@ def difference(file: str, old: bytes | None, new: bytes | None) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
+def _replayed(recorded: Mapping[str, MemoryChange], at: str) -> Generation | None:
+    """The generation that the recorded changes lead to; None if one of them is missing."""
+    chain: list[MemoryChange] = []
+    while at:
+        if (change := recorded.get(at)) is None or len(chain) > len(recorded):
+            return None
+        chain.append(change)
+        at = change.parent
+    now = Generation()
+    for change in reversed(chain):
+        now = now.after(change)
+    return now
+
+
+def _supported(changes: Iterable[MemoryChange], claimed: Generation) -> Generation:
+    """The part of a generation that some recorded change made."""
+    made = {(file, after) for change in changes for file, (_, after) in change.entries.items()}
+    entries = {file: stamp for file, stamp in claimed.entries.items() if (file, stamp) in made}
+    return Generation(claimed.number, claimed.id, entries)
+
+
+def _in_words(change: MemoryChange) -> str:
+    """What a change from outside did, for the user."""
+    edited = [file.removesuffix(".md") for file, (_, after) in change.entries.items() if after is not None]
+    removed = [file.removesuffix(".md") for file, (_, after) in change.entries.items() if after is None]
+    what = [f"wrote {', '.join(edited)} (unconfirmed now)"] if edited else []
+    what += [f"removed {', '.join(removed)}"] if removed else []
+    number = change.number
+    return (
+        f"something other than Sevenfold {' and '.join(what)} in memory; "
+        f"sevenfold memory diff {number} shows it, undo {number} takes it back"
+    )
+
+
 class Memory:
     """The entries of one scope (a project's, or the user's)."""
 
@@ -140,6 +175,10 @@ class Memory:
         self.refuses = refuse or (lambda content: "")
         """Returns why content must not be stored; empty if it may be."""
         self.path = folder.path
+        self.damage = ""
+        """What was found damaged or edited, and what counts instead; empty if nothing was."""
+        self._verified: tuple[bytes, Generation] | None = None
+        """The current generation as its file had it, and as far as it counts."""
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -178,7 +217,7 @@ class Memory:
     def _generation_and_files(self) -> tuple[Generation, dict[str, bytes | None]]:
         """The current generation, and the files that were read to check it."""
         now, files = self._current(), self._files()
-        if self._applied() == now.id and not self._outside(now, files):
+        if self._applied() == now.id and not self.damage and not self._outside(now, files):
             return now, files
         try:
             with self._folder.lock(wait=WAIT):
@@ -373,19 +412,58 @@ class Memory:
             raise Refused(f"{file} is not stored: {problem}")
 
     def _current(self) -> Generation:
-        written = self._folder.read(CURRENT)
-        if written is None:
-            return Generation()
+        """The current generation, as far as recorded changes led to it.
+
+        The file that holds it says whose words an entry states. So it counts only where the changes say the same: each
+        is named by a hash of all that it did, so neither can be edited alone.
+        """
+        written = self._folder.read(CURRENT) or b""
+        if self._verified is not None and written == self._verified[0]:
+            return self._verified[1]
         try:
-            return msgspec.json.decode(written, type=Generation)
-        except msgspec.DecodeError as error:
-            raise TranscriptTooNew(
-                f"{self.path}/{CURRENT} cannot be read ({error}); a newer version may have written it, or it is damaged"
-            ) from error
+            claimed = msgspec.json.decode(written, type=Generation) if written else Generation()
+            problem = "" if written else "is gone"
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            claimed = Generation()
+            problem = f"is damaged ({error})"
+        recorded = {change.id: change for change in self._recorded() if change.identified() == change}
+        at = claimed.id if claimed.id in recorded or not recorded else next(reversed(recorded))
+        now = _replayed(recorded, at)
+        if now is None:  # a change is missing: what others recorded still counts
+            now = _supported(recorded.values(), claimed)
+        if now.entries != claimed.entries and not problem:
+            problem = "was edited by something else"
+        if problem and (recorded or claimed.entries):
+            self.damage = f"{self.path}/{CURRENT} {problem}; what the recorded changes say counts instead"
+        self._verified = (written, now)
+        return now
 
     def _applied(self) -> str:
-        """The id of the last change whose files were written completely."""
-        return (self._folder.read(APPLIED) or b"").decode()
+        """The id of the last change whose files were written completely; whatever cannot be read is no id."""
+        return (self._folder.read(APPLIED) or b"").decode(errors="replace")
+
+    def news(self) -> list[str]:
+        """What something other than Sevenfold did to memory since this was last called, in words."""
+        self.generation()
+        told = self._told()
+        changes: list[MemoryChange] = []
+        for change in self.changes():
+            if change.number <= told:
+                break
+            if change.by == "outside":
+                changes.append(change)
+        if changes:
+            with self._folder.lock(wait=WAIT):
+                self._folder.write(TOLD, str(changes[0].number).encode())
+        lines = [_in_words(change) for change in reversed(changes)]
+        damage, self.damage = self.damage, ""
+        return [damage, *lines] if damage else lines
+
+    def _told(self) -> int:
+        """The number of the newest change from outside that the user was told of."""
+        with suppress(ValueError):
+            return int(self._folder.read(TOLD) or b"0")
+        return 0
 
     def _files(self) -> dict[str, bytes | None]:
         """The files that can be entries; None for one that cannot be read or is too large."""
@@ -407,6 +485,9 @@ class Memory:
         now = self._current()
         if self._applied() != now.id:
             self._complete(now)
+        written = msgspec.json.encode(now)
+        if self.damage and written != self._folder.read(CURRENT):
+            self._folder.write(CURRENT, written)
         return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
 
     def _change(
@@ -437,7 +518,9 @@ class Memory:
         change = change.identified()
         made = now.after(change)
         self._folder.append(CHANGES, msgspec.json.encode(change))
-        self._folder.write(CURRENT, msgspec.json.encode(made))
+        written = msgspec.json.encode(made)
+        self._folder.write(CURRENT, written)
+        self._verified = (written, made)
         for file, (_, after) in change.entries.items():
             self._materialise(file, after)
         self._finish(made)

@@ -2,8 +2,8 @@
 
 Half a sentence can say the opposite of the whole: "push on Fridays" is in "Never push on Fridays", in "Should we push
 on Fridays?" and in 'The page says "push on Fridays"'. So a quotation of the user is never less than a sentence, and a
-list item comes with the line that introduces the list. Text that a message only quotes is not the user's statement:
-fenced blocks (input piped into a command is one), lines that begin with ``>``, and text between two tags.
+list item comes with the line that introduces the list. Text that a message only quotes is not the user's statement;
+`sevenfold.record.authorship` says what that is.
 
 In doubt, a statement is made longer than necessary: that loses nothing.
 
@@ -24,21 +24,17 @@ from msgspec import Struct
 from sevenfold.memory.entry import Kind
 from sevenfold.memory.words import is_temporary
 from sevenfold.recall.ranking import folded
+from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
 DATES = "Dates: "
 """The beginning of the line that gives the dates of relative days in the user's words."""
 LONGEST = 1_500
 """Characters. Anything longer without an end was pasted, and is not a statement."""
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_OPENED = re.compile(r"\s*<([A-Za-z][\w:-]*)\b[^<>]*>")
-_CLOSED = re.compile(r"</([A-Za-z][\w:-]*)>\s*$")
 _ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
 _END = re.compile(r"[.!?…]+[\"'”’»)\]*_`]*(?= (?![a-z])|$)|[。！？]+[」』”]?")
 _ABBREVIATED = re.compile(r"\b(?:al|approx|cf|dr|e\.g|i\.e|mrs?|ms|prof|st|vs)\.$", re.IGNORECASE)
 _MARKS = re.compile('["“”„«»「」『』]')
 _GAP = " […]"
-_QUOTED = "\f"
-"""A line that replaces each line that is only quoted."""
 
 
 class Statement(Struct, frozen=True):
@@ -69,7 +65,8 @@ def statements(message: str) -> tuple[Statement, ...]:
             leads[-1] = (leads[-1][0], lead + _GAP)  # for the items after this one
         if words.endswith(":"):
             leads.append((-1 if indent is None else indent, made[-1].text))
-        found += made
+        # With a paste in the middle of it, a sentence says what others wrote.
+        found += (statement for statement in made if PASTED not in statement.text)
     return tuple(found)
 
 
@@ -92,9 +89,9 @@ def _parts(message: str) -> Iterator[tuple[int | None, str]]:
     """Paragraphs (indent None) and list items; a paragraph that ends in a colon continues after a blank line."""
     indent: int | None = None
     held = ""
-    for line in (*_own_lines(message), "", ""):
+    for line in (*typed_lines(message), "", ""):
         item = _ITEM.match(line)
-        blank = not line.strip() and (line == _QUOTED or not held.endswith(":"))
+        blank = not line.strip() and (line == QUOTED or not held.endswith(":"))
         if held and (item or blank):
             yield indent, held
             held = ""
@@ -103,29 +100,6 @@ def _parts(message: str) -> Iterator[tuple[int | None, str]]:
         held = " ".join((held, *line[item.end() if item else 0 :].split())).strip()
     if held:
         yield indent, held
-
-
-def _own_lines(message: str) -> Iterator[str]:
-    """The lines of a message, with a marker in place of those that are only quoted."""
-    lines = message.splitlines()
-    closed = {found[1]: place for place, line in enumerate(lines) if (found := _CLOSED.search(line))}
-    ends = ""
-    for place, line in enumerate(lines):
-        bare = line.strip()
-        if ends:
-            ended = (
-                bare.endswith(ends) if ends[0] == "<" else bare.startswith(ends) and not bare.strip(ends[0])
-            )
-            ends = "" if ended else ends
-            yield _QUOTED
-        elif fence := _FENCE.match(line):
-            ends = fence[1]
-            yield _QUOTED
-        elif (tag := _OPENED.match(line)) and closed.get(tag[1], -1) >= place:
-            ends = "" if bare.endswith(f"</{tag[1]}>") else f"</{tag[1]}>"
-            yield _QUOTED
-        else:
-            yield _QUOTED if bare.startswith(">") else line
 
 
 def _sentences(words: str) -> Iterator[str]:

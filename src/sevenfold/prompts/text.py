@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 
 from sevenfold.errors import InputError
+from sevenfold.record.quoting import unclosable
 
 Stage = Literal["static", "session"]
 """Static text is the same for all users; session text belongs to one session."""
@@ -104,7 +105,7 @@ class Text(Struct, frozen=True):
         """The words with any closing tag escaped, so that they cannot end the tag around them."""
         if not self.tag:
             return words
-        return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
+        return unclosable(words, self.tag)
 
 
 class Static(Text, frozen=True):

@@ -5,6 +5,12 @@ client's own commands, summaries. Clients flag some of it, wrap some in tags of 
 typed as several tags. On the other hand, users also speak outside their messages: in a queue while the agent works,
 in the remark with which they refuse a tool call, in the answer to a question.
 
+Two questions are asked. What did the user *say*? All of a message, pasted text included (`users_words`): a summary must
+not lose what the user showed. What did the user *type*? Only that may be remembered or allowed in their name
+(`typed_words`): a paste, a piped file, the text of a custom command and the task of a sub-agent were written by others.
+Our records say which is which; within what was typed, fences, lines behind ``>`` and text between tags are quotations
+(`typed_lines`).
+
 Flags decide first. Tags count only at the ends of a text, and only in records of other tools: in our own records,
 everything a program added is flagged, so tags were typed by the user. In doubt, words are the user's, so none are lost.
 """
@@ -15,17 +21,55 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
+
+from msgspec import Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Entry, Queued, Said
+from sevenfold.record.quoting import visible
 
 Author = Literal["user", "model", "program", "summary"]
+MessageOrigin = Literal["typed", "pasted", "command", "agent", "program"]
+"""Where the text of a message with the user role comes from.
+
+``typed``    the user's keyboard; also what a program passes on without saying otherwise
+``pasted``   pasted by the user, or piped into the program
+``command``  the text of a custom command that the user called
+``agent``    the task that an agent gives to another
+``program``  anything else that no user said: a page, a ticket, a file
+"""
+MESSAGE_ORIGINS: tuple[MessageOrigin, ...] = get_args(MessageOrigin)
+
+PASTED = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Stands for each part that was not typed in the record of what was."""
+QUOTED = "\f"
+"""A line that replaces each line that is only quoted; no line of a text can be this."""
 
 _CLARIFIES = "The user wants to clarify these questions"
 _AFTER_A_REMARK = "\n\nNote: The user's next message may contain"
 _AFTER_ANSWERS = ("You can now continue with", "Read the answers carefully")
+
+
+class Prompt(Struct, frozen=True):
+    """A message for a model, and which of it the user typed."""
+
+    text: str
+    origin: MessageOrigin = "typed"
+    """Where its text comes from, except for what was typed."""
+    typed: str | None = None
+    """What the user typed of it, with `PASTED` in place of the rest.
+
+    None: all of a typed message, nothing of any other.
+    """
+    outputs: tuple[tuple[str, str], ...] = ()
+    """Command lines that were run for it, each with its output: shown to the model, and never the user's words."""
+
+    @classmethod
+    def of(cls, given: str | Prompt) -> Prompt:
+        """A plain text counts as typed."""
+        return given if isinstance(given, Prompt) else cls(given)
 
 
 @cache
@@ -55,9 +99,26 @@ def users_words(said: Said) -> str:
     return "\n".join(filter(None, [typed(said, block) for block in said.blocks if block.kind == "text"]))
 
 
+def typed_words(said: Said) -> str:
+    """What the user typed in a message, with `PASTED` in place of the rest; empty if nothing was."""
+    if said.typed is not None:
+        return said.typed if from_user(said) and said.typed.strip(f"{PASTED} \n") else ""
+    return "" if said.origin else users_words(said)
+
+
+def typed_lines(message: str) -> Iterator[str]:
+    """The lines of a message, with `QUOTED` in place of those that only quote others."""
+    lines = list(_unfenced(message))
+    yield from _untagged(lines)
+
+
 def from_user(said: Said) -> bool:
-    """Whether a message can contain the user's words, judging by its flags alone."""
-    return said.role == "user" and not (said.meta or said.summary or said.synthetic)
+    """Whether a message can contain the user's words, judging by its flags and its recorded origin alone."""
+    return (
+        said.role == "user"
+        and not (said.meta or said.summary or said.synthetic)
+        and said.origin != "program"
+    )
 
 
 def is_users(said: Said) -> bool:
@@ -167,6 +228,76 @@ class Queue:
 
     def _named(self, words: str) -> list[str]:
         return [uuid for uuid, (_, said) in self._waiting.items() if _plain(users_words(said)) == words]
+
+
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+_LIST_MARKER = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s[^<>]*)?(?<!/)>")
+_QUOTES_A_LINE = (">", "＞", "&gt;")
+
+
+def _unfenced(message: str) -> Iterator[str]:
+    """The lines of a message, with `QUOTED` in place of fenced blocks, of lines behind ``>``, and of bare pastes."""
+    fence = ""
+    for line in message.splitlines():
+        bare = visible(line).strip()
+        while marker := _LIST_MARKER.match(bare):
+            bare = bare[marker.end() :]
+        opened = _FENCE.match(bare)
+        if fence:
+            if opened and opened[1].startswith(fence) and not bare.strip(fence[0]):
+                fence = ""
+            yield QUOTED
+        elif opened and opened[1][0] not in bare[opened.end() :]:
+            fence = opened[1]
+            yield QUOTED
+        else:
+            yield QUOTED if bare.startswith(_QUOTES_A_LINE) or bare == PASTED else line
+
+
+def _untagged(lines: list[str]) -> Iterator[str]:
+    """The lines, with `QUOTED` in place of what is between two tags that are on several lines or fill one."""
+    text = "\n".join(lines)
+    tags = list(_TAG.finditer(text))
+    last_close = {tag[2]: number for number, tag in enumerate(tags) if tag[1]}
+    kept: list[str] = []
+    shown_until = number = 0
+    while number < len(tags):
+        tag = tags[number]
+        if tag[1] or last_close.get(tag[2], -1) < number:
+            number += 1
+            continue
+        end = _closing(tags, number, last_close[tag[2]])
+        start, behind = tag.start(), tags[end].end()
+        alone = not _of_line(text, start, -1).strip() and not _of_line(text, behind, 1).strip()
+        if alone or "\n" in text[start:behind]:
+            kept += [text[shown_until:start], f"\n{QUOTED}\n"]
+            shown_until = behind
+            number = end + 1
+        else:
+            number += 1
+    kept.append(text[shown_until:])
+    # Not `splitlines`, which would split at the marks for quoted lines as well.
+    yield from "".join(kept).split("\n")
+
+
+def _closing(tags: list[re.Match[str]], opening: int, last: int) -> int:
+    """The number of the tag that closes this one; the last of its name if tags are not balanced."""
+    depth = 0
+    for number in range(opening, last + 1):
+        if tags[number][2] == tags[opening][2]:
+            depth += -1 if tags[number][1] else 1
+            if depth == 0:
+                return number
+    return last
+
+
+def _of_line(text: str, place: int, direction: int) -> str:
+    """The part of a line before or behind a place in it."""
+    if direction < 0:
+        return text[text.rfind("\n", 0, place) + 1 : place]
+    end = text.find("\n", place)
+    return text[place : end if end >= 0 else len(text)]
 
 
 def _plain(words: str) -> str:

@@ -75,6 +75,10 @@ class Said(Struct, frozen=True, gc=False):
     """Ids of the tool calls it makes; derived from its blocks."""
     answers: tuple[str, ...] = ()
     """Ids of the tool calls it has results for; derived from its blocks."""
+    origin: str = ""
+    """Where the text of a user message comes from, if they did not type all of it: an `authorship.MessageOrigin`."""
+    typed: str | None = None
+    """What the user typed of such a message; None if that is not recorded."""
 
     def __post_init__(self) -> None:
         calls: list[str] = []
@@ -194,6 +198,8 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     key: str | None = msgspec.field(default=None, name="sevenfold_key")
     stored: dict[str, Stored] | None = msgspec.field(default=None, name="sevenfold_results")
     outdated: bool | None = msgspec.field(default=None, name="sevenfold_outdated")
+    text_origin: str | None = msgspec.field(default=None, name="sevenfold_origin")
+    typed: str | None = msgspec.field(default=None, name="sevenfold_typed")
     v: int | None = None
     kind: str | None = None
     custom_title: str | None = None
@@ -350,6 +356,8 @@ def _said(head: _Envelope, uuid: str) -> Said:
         own and head.type == "assistant" and message.stop_reason is None,
         edits,
         bool(head.outdated),
+        origin=head.text_origin or "",
+        typed=head.typed,
     )
 
 

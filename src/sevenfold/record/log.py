@@ -144,6 +144,8 @@ class _More(Struct, gc=False, rename="camel"):
     is_visible_in_transcript_only: bool | UnsetType = UNSET
     key: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_key")
     stored: dict[str, Stored] | UnsetType = msgspec.field(default=UNSET, name="sevenfold_results")
+    origin: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_origin")
+    typed: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_typed")
 
 
 class _System(Struct, gc=False, rename="camel"):
@@ -172,13 +174,16 @@ def said_by_user(
     stored: dict[str, Stored] | None = None,
     attachment: str = "",
     facts: Mapping[str, object] = {},
+    origin: str = "",
+    typed: str | None = None,
 ) -> Written:
     """A record on the user's side: from the user, a tool, or (``meta``) the program itself.
 
-    ``attachment`` is the kind of an attachment, which is recorded with its ``facts`` and the message it is sent as.
+    ``origin`` and ``typed`` are recorded for a message that the user did not type, or not all of. ``attachment`` is the
+    kind of an attachment, which is recorded with its ``facts`` and the message it is sent as.
     """
     more = b""
-    if attachment or meta or summary or key or stored:
+    if attachment or meta or summary or key or stored or origin:
         held = _More()
         if attachment:
             held.attachment = Raw(_encode({"type": attachment, **facts}))
@@ -187,6 +192,9 @@ def said_by_user(
         if summary:
             held.is_compact_summary = held.is_visible_in_transcript_only = True
         held.key, held.stored = key or UNSET, stored or UNSET
+        if origin:
+            held.origin = origin
+            held.typed = UNSET if typed is None else typed
         more = b"," + _encode(held)[1:-1]
     line = _spoken(at, b'"attachment"' if attachment else b'"user"', role, blocks, b"}" + more)
     said = Said(
@@ -202,6 +210,8 @@ def said_by_user(
         key=key,
         stored=stored or NOT_STORED,
         own=at.place.own,
+        origin=origin,
+        typed=typed,
     )
     return Written(line, said)
 

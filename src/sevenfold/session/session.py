@@ -25,6 +25,7 @@ from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call, Client, Watcher
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, error_of, provider_for
+from sevenfold.record.authorship import MessageOrigin
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
@@ -180,9 +181,15 @@ class Session(SessionBase):
 
     # -- the conversation ------------------------------------------------------------------------
 
-    def user(self, content: Content, *, key: str = "") -> str:
-        """Add a user message and return its record's id; a message with a known ``key`` is not added again."""
-        return self.conversation.user(content, key=key)
+    def user(
+        self, content: Content, *, key: str = "", origin: MessageOrigin = "typed", typed: str | None = None
+    ) -> str:
+        """Add a user message and return its record's id; a message with a known ``key`` is not added again.
+
+        What a message says may be remembered as the user's words, unless ``origin`` says that the user did not type
+        it: ``pasted``, ``command``, ``agent`` or ``program``. If they typed a part of it, ``typed`` is that part.
+        """
+        return self.conversation.user(content, key=key, origin=origin, typed=typed)
 
     def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Add tool results, by call id or in the shape of any API; returns the ids of calls still without a result."""

@@ -21,7 +21,8 @@ from types import MappingProxyType
 
 from sevenfold.errors import SettingError, SettingIgnored, UserError
 from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve
-from sevenfold.stores.trust import AGENT_VARIABLE, HOME_VARIABLE, Trust, user_folder
+from sevenfold.stores.lineage import AGENT_VARIABLE
+from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
 
 FILE = "settings.toml"
 PROJECT_FILE = Path(".sevenfold") / FILE
@@ -72,9 +73,13 @@ def load(
     layers = [SettingsLayer(f"user file {folder / FILE}", _values(folder / FILE), strict=False)]
     notes: tuple[str, ...] = ()
     if project is not None and os.path.lexists(project / PROJECT_FILE):
-        if Trust(folder).covers(project):
+        trust = Trust(folder)
+        state = trust.state(project)
+        if state == "trusted":
             path = _inside(project.resolve())
             layers.append(SettingsLayer(f"project file {path}", _values(path), strict=False))
+        elif state == "changed":
+            notes = (_changed(trust, project),)
         else:
             notes = (
                 f"{project / PROJECT_FILE} is ignored, because its folder is not trusted; "
@@ -140,7 +145,10 @@ class FileSource:
         problem = ""
         try:
             found = self._load()
-            if found.ignored and found.ignored != self.resolved.ignored:
+            trust = Trust(user_folder(self._environ))
+            if self._brings_settings and trust.state(self._project or Path()) == "changed":
+                problem = _changed(trust, self._project)
+            elif found.ignored and found.ignored != self.resolved.ignored:
                 problem = found.ignored[0]
             elif found != self.resolved:
                 self.resolved = found
@@ -150,11 +158,25 @@ class FileSource:
             self._report(f"{problem}. The settings from before stay in force")
         self._told = problem
 
+    @property
+    def _brings_settings(self) -> bool:
+        """Whether the project has a settings file."""
+        return self._project is not None and os.path.lexists(self._project / PROJECT_FILE)
+
     def _stamps(self) -> Stamp:
         return tuple(map(_stamp, self._files))
 
     def _load(self) -> Resolved:
         return load(self._project, self._code, environ=self._environ)
+
+
+def _changed(trust: Trust, project: Path) -> str:
+    """The note about a project's file that the user has not seen as it is now."""
+    changes = "; ".join(trust.changes(project)[:3])
+    return (
+        f"{project / PROJECT_FILE} is ignored, because its folder changed since you trusted it ({changes}); "
+        f"to use it, look it through and run: sevenfold trust {project}"
+    )
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -2,33 +2,145 @@
 
 A project folder's settings, hooks and servers take effect only after the user has agreed once; otherwise the author of
 the project would decide what runs here. A folder is trusted by its real path, and only that folder: not its subfolders,
-and not another folder that a link of the same name points to later.
+and not another folder that a link of the same name points to later. And it is trusted as it was seen: if the files that
+decide what runs here change, by a pull or by an agent, the user is asked again.
+
+The list carries a seal, so that an edit by anything but Sevenfold is noticed; then nothing in it counts. The key is
+beside it: this stops a command that writes the file, not one that was written to get around it, which only a sandbox
+stops.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
+import re
+import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from sevenfold.errors import SettingError, TranscriptLocked, UserError
 from sevenfold.stores.files import private_parent, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.lineage import must_be_user
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
 """Names one folder for all data and settings, instead of the default ones."""
-AGENT_VARIABLE = "SEVENFOLD_AGENT"
-"""Set for the commands that an agent runs, so that what they do does not count as done by the user."""
 _WAIT_SECONDS = 5.0
 
 
-class _Listed(msgspec.Struct, frozen=True):
+SEEN: Mapping[str, tuple[str, ...]] = {
+    "settings": (".sevenfold/settings.toml",),
+    "hooks": (".sevenfold/hooks.json",),
+    "servers": (".mcp.json",),
+    "agents": (
+        ".sevenfold/agents/**/*.md",
+        ".claude/agents/**/*.md",
+        ".codex/agents/*.toml",
+        ".gemini/agents/*.md",
+        ".qwen/agents/*.md",
+        ".opencode/agents/**/*.md",
+        ".opencode/agent/**/*.md",
+    ),
+    "commands": (".sevenfold/commands/**/*.md", ".claude/commands/**/*.md", ".codex/prompts/*.md"),
+}
+"""The files of a folder that decide what runs here. Trust is for these files as they were when it was given."""
+_RUN = ("hooks", "servers")
+"""What names programs; those in the folder itself count as well."""
+PROGRAMS = "programs"
+MOST_SEEN = 2_000
+"""Files of one kind."""
+LARGEST_READ = 4 * 1024 * 1024
+_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|SEVENFOLD)_PROJECT_DIR\}?/?")
+
+TrustState = Literal["trusted", "changed", "unknown"]
+"""``changed``: the folder was trusted, and brings something else now."""
+
+
+class TrustedFolder(Struct, frozen=True):
+    """What a folder brought when the user trusted it."""
+
+    seen: dict[str, str] = {}
+    """The digest of each file, by its kind and path."""
+
+
+class _Listed(Struct, frozen=True):
     """The content of the file."""
 
-    folders: tuple[str, ...] = ()
+    folders: dict[str, TrustedFolder] | tuple[str, ...] = {}
+    """By real path; an older version listed the paths alone."""
+    seal: str = ""
+    """Shows that Sevenfold wrote the list, and not something else."""
+
+
+def brings(folder: Path) -> dict[str, str]:
+    """The files of a folder that take effect if it is trusted, as ``kind path``, each with its digest."""
+    found: dict[str, str] = {}
+    named: set[Path] = set()
+    for kind, patterns in SEEN.items():
+        for pattern in patterns:
+            for path in _matching(folder, pattern):
+                content = _content(path)
+                found[f"{kind} {path.relative_to(folder).as_posix()}"] = hashlib.sha256(content).hexdigest()
+                if kind in _RUN:
+                    named.update(_programs(folder, content))
+    for path in sorted(named):
+        shown = f"{PROGRAMS} {path.relative_to(folder).as_posix()}"
+        found[shown] = hashlib.sha256(_content(path)).hexdigest()
+    return found
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What a folder brings that it did not bring before, or no longer, in words."""
+    changed = [f"changed: {name}" for name in now if name in before and before[name] != now[name]]
+    new = [f"new: {name}" for name in now if name not in before]
+    gone = [f"gone: {name}" for name in before if name not in now]
+    return [*changed, *new, *gone]
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return [path for path in sorted(folder.glob(pattern)) if path.is_file()][:MOST_SEEN]
+    except (OSError, ValueError):
+        return []
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file; for one that cannot be read whole, something that changes when the file does."""
+    try:
+        about = path.stat()
+        if about.st_size > LARGEST_READ:
+            return f"{about.st_size} {about.st_mtime_ns}".encode()
+        return path.read_bytes()
+    except OSError as error:
+        return f"unreadable: {error.errno}".encode()
+
+
+def _programs(folder: Path, content: bytes) -> Iterator[Path]:
+    """The files in the folder that the commands in a JSON file name."""
+    try:
+        values: list[object] = [msgspec.json.decode(content)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+        elif isinstance(value, str):
+            for word in re.split(r"[\s;|&<>()'\"=]+", _VARIABLE.sub("", value)):
+                with suppress(OSError, ValueError, RuntimeError):
+                    path = (folder / word).resolve()
+                    if word and path.is_file() and path.is_relative_to(folder):
+                        yield path
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
@@ -49,15 +161,60 @@ class Trust:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "trusted.json"
         """The file that lists them; only its owner may be able to write it."""
+        self._key_file = folder / "trusted.key"
 
     def folders(self) -> tuple[str, ...]:
         """Return the real paths of all trusted folders."""
+        return tuple(self._listed())
+
+    @property
+    def foreign(self) -> bool:
+        """Whether something other than Sevenfold changed the list, so that nothing in it counts."""
+        listed = self._read()
+        return bool(listed.folders) and not self._sealed(listed)
+
+    def covers(self, folder: Path) -> bool:
+        """Whether this folder is trusted, and brings what it brought when it was."""
+        return self.state(folder) == "trusted"
+
+    def state(self, folder: Path) -> TrustState:
+        """Whether this folder is trusted, or was before it changed."""
+        real = _real(folder)
+        known = self._listed().get(str(real))
+        if known is None:
+            return "unknown"
+        return "trusted" if brings(real) == known.seen else "changed"
+
+    def changes(self, folder: Path) -> list[str]:
+        """What a trusted folder brings that it did not bring when it was trusted, or no longer, in words."""
+        real = _real(folder)
+        known = self._listed().get(str(real))
+        return differences(known.seen, brings(real)) if known is not None else []
+
+    def add(self, folder: Path) -> Path:
+        """Trust a folder as it is now, and return its real path."""
+        real = _real(folder)
+        if not real.is_dir():
+            raise UserError(f"{folder}: there is no such folder to trust; check the path")
+        self._change(real, TrustedFolder(brings(real)))
+        return real
+
+    def remove(self, folder: Path) -> bool:
+        """Stop trusting a folder, which need not exist any more; return whether it was trusted."""
+        return self._change(_real(folder), None)
+
+    def _listed(self) -> dict[str, TrustedFolder]:
+        """The trusted folders; none if something other than Sevenfold wrote the list."""
+        listed = self._read()
+        return listed.folders if isinstance(listed.folders, dict) and self._sealed(listed) else {}
+
+    def _read(self) -> _Listed:
         try:
             with self.path.open("rb") as file:
                 self._refuse_foreign(os.fstat(file.fileno()))
-                return msgspec.json.decode(file.read(), type=_Listed).folders
+                return msgspec.json.decode(file.read(), type=_Listed)
         except FileNotFoundError:
-            return ()
+            return _Listed()
         except OSError as error:
             raise SettingError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         except (msgspec.DecodeError, ValueError) as error:
@@ -65,24 +222,20 @@ class Trust:
                 f"{self.path}: is damaged ({error}); remove it and trust your folders again"
             ) from error
 
-    def covers(self, folder: Path) -> bool:
-        """Whether this folder is trusted."""
-        return str(_real(folder)) in self.folders()
+    def _sealed(self, listed: _Listed) -> bool:
+        key = self._key()
+        return bool(key) and hmac.compare_digest(_seal(key, listed), listed.seal)
 
-    def add(self, folder: Path) -> Path:
-        """Trust a folder and return its real path."""
-        real = _real(folder)
-        if not real.is_dir():
-            raise UserError(f"{folder}: there is no such folder to trust; check the path")
-        self._change(real, listed=True)
-        return real
+    def _key(self) -> bytes:
+        """The key of the seal; empty if there is none yet."""
+        try:
+            return self._key_file.read_bytes()
+        except OSError:
+            return b""
 
-    def remove(self, folder: Path) -> bool:
-        """Stop trusting a folder, which need not exist any more; return whether it was trusted."""
-        return self._change(_real(folder), listed=False)
-
-    def _change(self, folder: Path, *, listed: bool) -> bool:
-        """Add the folder to the list or remove it; return whether the list changed."""
+    def _change(self, folder: Path, now: TrustedFolder | None) -> bool:
+        """Add the folder to the list, as it is now, or remove it; return whether the list changed."""
+        must_be_user("trusting a folder")
         try:
             private_parent(self.path)
             lock = FileLock(self.path, wait=_WAIT_SECONDS)
@@ -91,12 +244,18 @@ class Trust:
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
         with lock:
-            known = self.folders()
-            if (str(folder) in known) == listed:
+            known = self._listed()
+            if known.get(str(folder)) == now:
                 return False
-            others = [one for one in known if one != str(folder)]
-            now = _Listed(tuple(sorted([*others, str(folder)] if listed else others)))
-            write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
+            listed = {path: seen for path, seen in known.items() if path != str(folder)}
+            if now is not None:
+                listed[str(folder)] = now
+            if not (key := self._key()):
+                key = secrets.token_hex(16).encode()
+                write_whole(self._key_file, key)
+            content = _Listed(dict(sorted(listed.items())))
+            content = msgspec.structs.replace(content, seal=_seal(key, content))
+            write_whole(self.path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
         return True
 
     def _refuse_foreign(self, about: os.stat_result) -> None:
@@ -108,6 +267,10 @@ class Trust:
                 f"{self.path}: others can write it, so it counts for nothing; "
                 f"look it through, make it yours and run: chmod 600 {self.path}"
             )
+
+
+def _seal(key: bytes, listed: _Listed) -> str:
+    return hmac.new(key, msgspec.json.encode(listed.folders), hashlib.sha256).hexdigest()
 
 
 def _real(folder: Path) -> Path:

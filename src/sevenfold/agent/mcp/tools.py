@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -75,10 +76,12 @@ class McpTool(Struct, eq=False):
     concurrent: bool
     call: Caller
     kind: Literal[""] = ""
+    identity: str = ""
+    """A digest of all that the server says about it; what the user allows is the tool as it was."""
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """Request permission for a ``call``, because only the server knows what the tool does."""
-        return PermissionRequest(self.name, "call")
+        return PermissionRequest(self.name, "call", identity=self.identity)
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Call the tool and wait for its output; if the call is aborted, cancel it and raise `Aborted`."""
@@ -155,7 +158,17 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
     notes = listed.get("annotations")
     only_reads = isinstance(notes, Mapping) and notes.get("readOnlyHint") is True
     name, schema = tool_name(server, own), input_schema(listed.get("inputSchema"))
-    return McpTool(name, own, _description(server, listed.get("description")), schema, only_reads, call)
+    description = _description(server, listed.get("description"))
+    return McpTool(name, own, description, schema, only_reads, call, identity=_identity(listed))
+
+
+def _identity(listed: Mapping[str, Any]) -> str:
+    """A digest of a tool as the server lists it, before anything is cut or cleaned; the order of keys is no change."""
+    described = {
+        key: listed.get(key) for key in ("name", "title", "description", "inputSchema", "annotations")
+    }
+    text = json.dumps(described, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _description(server: str, words: Any) -> str:

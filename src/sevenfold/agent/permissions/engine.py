@@ -32,6 +32,7 @@ from sevenfold.errors import InputError
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 _GUARDED_ENDINGS = (".code-workspace", ".sublime-project", ".pth")
+CHANGED_TOOL = "You allowed this tool, and since then its server has changed what it says about it."
 _HEAD = "head"
 """Only a folder with a file of this name can be a git repository, whose settings may run anything."""
 
@@ -231,6 +232,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
             case _:
                 if self.mode == "autonomous":
                     return PermissionDecision("allow", "This needs no approval in this mode.")
+                if any(rule.was_for(request) for rule in self.rules.allow):
+                    return self._ask(request, CHANGED_TOOL)
                 return self._ask(request, "This requires approval in this mode.")
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:

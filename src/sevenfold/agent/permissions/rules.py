@@ -7,6 +7,7 @@ files, ``Edit`` every tool that changes them. What a pattern means depends on th
 - *paths* match as in ``.gitignore``, relative to the workspace, or anywhere if they start with ``/`` or ``~/``;
 - *command lines*: ``git status:*`` matches commands that start with these words, ``npm test`` only itself, and ``*``
   within a pattern matches anything. A line is allowed if all of its commands are, and denied if any of them is;
+- *calls* of a server's tools: ``as:`` and a digest match the tool as the server described it then;
 - *addresses*: ``domain:`` matches a host, any other pattern the whole address, with ``*``.
 
 Deny and ask rules match broadly (any case, subdomains, behind ``sudo`` and the like), allow rules narrowly.
@@ -41,6 +42,8 @@ _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
 _MCP_TOOL = "mcp__"
+AS_IT_WAS = "as:"
+"""Begins a pattern that covers a server's tool only as it was described when the rule was made."""
 _DEEP = 4
 """Folders with fewer path parts than this (home and system folders) contain too much to allow as a whole."""
 _NAME = re.compile(r"[\w.+@~-]+")
@@ -70,6 +73,8 @@ class PermissionRequest(Struct, frozen=True):
     """For a command line: True if it may name files that could not be determined."""
     secret: str = ""
     """The file it would show that looks as if it held secrets, and why; empty if there is none."""
+    identity: str = ""
+    """For a tool that a server describes: a digest of what it says about the tool, so that a rule is for that."""
 
     @property
     def deed(self) -> Action:
@@ -95,7 +100,7 @@ class PermissionRequest(Struct, frozen=True):
                 host = urlsplit(self.subject).hostname
                 return (f"{self.tool}(domain:{host})",) if host else ()
             case "call":
-                return (self.tool,)
+                return (f"{self.tool}({AS_IT_WAS}{self.identity})" if self.identity else self.tool,)
             case _:
                 return ()
 
@@ -156,7 +161,14 @@ class PermissionRule(Struct, frozen=True):
             return any(self._matches_path(path, scope, broad=broad) for path in paths)
         if request.action == "fetch":
             return self._matches_address(request.subject, broad=broad)
+        if self.pattern.startswith(AS_IT_WAS):
+            return self.pattern.removeprefix(AS_IT_WAS) == request.identity
         return _star(self.pattern).fullmatch(request.subject) is not None
+
+    def was_for(self, request: PermissionRequest) -> bool:
+        """Whether the rule was for this tool before the server described it differently."""
+        before = self.pattern.startswith(AS_IT_WAS) and self.concerns(request)
+        return before and self.pattern.removeprefix(AS_IT_WAS) != request.identity
 
     def allows_command(self, command: shell.SimpleCommand, outside: Collection[str] = ()) -> bool:
         """Whether it matches this command; never true for one that sets variables or redirects output to files.

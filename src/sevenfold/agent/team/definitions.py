@@ -24,12 +24,13 @@ from msgspec.structs import replace
 from sevenfold.agent.instructions import upwards
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.prompt import SectionSource
-from sevenfold.agent.team.messages import escape_tags
 from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
+from sevenfold.profiles import full_name
+from sevenfold.record.quoting import escape_tags
 from sevenfold.stores.files import real_path
 
 Scope = Literal["user", "project", "local"]
@@ -59,7 +60,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     """The tools it may use, each with an optional permission pattern; None for all of its parent's."""
     disallowed_tools: tuple[str, ...] = ()
     rules: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Permission rules under ``ask`` and ``deny``, in addition to its parent's."""
+    """Permission rules under ``ask`` and ``deny``, in addition to its parent's; ``allow`` is refused as wider."""
     agents: tuple[str, ...] | None = None
     """The types of agents it may start itself; None for any."""
     model: str | None = None
@@ -82,6 +83,13 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     """The maximum tokens of its context, if fewer than its model accepts."""
     ignored: Mapping[str, str] = MappingProxyType({})
     """Fields, or parts of fields, that have no effect here, with the reason."""
+
+    def __post_init__(self) -> None:
+        if self.rules.get("allow"):
+            raise InputError(
+                f"the agent {self.name} has allow rules, but it may do no more than its parent: "
+                "leave out allow, and give the rules to the parent"
+            )
 
     def allows(self, tool: str) -> bool:
         """Whether it may use a tool of this name at all."""
@@ -436,7 +444,7 @@ def _text(value: Any) -> str:
 def _model(value: Any) -> str | None:
     """Return the model's name without a provider prefix; None for the parent's model."""
     name = _text(value).strip()
-    return None if name.lower() in ("", "inherit", "default") else name.rpartition("/")[2]
+    return None if name.lower() in ("", "inherit", "default") else full_name(name.rpartition("/")[2])
 
 
 def _one_of(known: Mapping[str, Any], value: Any) -> Any:

@@ -26,6 +26,7 @@ from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError, Refused
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
+from sevenfold.record.quoting import quoted_lines, without_tag_characters
 from sevenfold.record.usage import MILLION
 from sevenfold.request.frame import Frame
 from sevenfold.stores.folder import read_regular
@@ -174,7 +175,7 @@ class Descent(Struct, frozen=True):
         if started.model != parent.model:
             # What was chosen for the parent's model need not suit another.
             options |= {"effort": None, "thinking": None}
-        said = "\n\n".join(filter(None, (definition.prompt, self._memory_text())))
+        said = "\n\n".join(filter(None, (definition.prompt, "" if self.fork else self.memory_text())))
         if self.fork:
             # A fork must send the same prefix as its parent, so the definition's prompt is not added here.
             options["system"] = parent.prompt.sent if own is None else own
@@ -211,12 +212,24 @@ class Descent(Struct, frozen=True):
             )
         return folder
 
-    def _memory_text(self) -> str:
-        if self.memory is None or self.fork:
+    def memory_text(self) -> str:
+        """Return the notes of agents of its type, quoted, and where they come from; empty if they keep none.
+
+        A fork gets them with its task, because its system prompt is its parent's.
+        """
+        if self.memory is None:
             return ""
-        words = read_regular(self.memory / "MEMORY.md") or b""
-        notes = words.decode(errors="replace").strip()
-        return AgentNotes(str(self.memory), notes or "(There are no notes yet.)").render()
+        content = read_regular(self.memory / "MEMORY.md") or b""
+        notes = without_tag_characters(content.decode(errors="replace").strip())[0]
+        shown = quoted_lines(notes) if notes else "(There are no notes yet.)"
+        return AgentNotes(str(self.memory), shown, self._memory_origin()).render()
+
+    def _memory_origin(self) -> str:
+        """Return who may have written the notes."""
+        if self.definition.memory != "project":
+            return "earlier agents, who may have copied them from anywhere"
+        known = "" if self.parent.trusted else ", which the user has not trusted"
+        return f"earlier agents, or anyone who can write to this project{known}"
 
     def open(self) -> SessionParts:
         """Open its log and the other session parts, new or continued."""

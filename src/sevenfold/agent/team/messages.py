@@ -11,7 +11,6 @@ each other control messages, which are accepted only from an authorized sender.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
@@ -26,6 +25,7 @@ from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import ToolUse, read_fields
+from sevenfold.record.quoting import escape_tags, quoted_lines
 from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ MOST_ANSWERS = 8
 FIRST_HOLD, LONGEST_HOLD = 5.0, 600.0
 """The first and the longest time in seconds for which a message is held; the time doubles with each message."""
 _KEY = "message:"
-_TAG = re.compile(
-    r"<(?=[/\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*(?:\w+-[\w-]*|antml|system|user|human|assistant|tool\w*|function\w*|invoke|result)\b)",
-    re.IGNORECASE,
-)
-"""Matches the start of a tag that could mean something to models or programs, even with invisible characters in it."""
 
 Control = Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
 Relation = Literal["leader", "worker", "peer"]
@@ -279,17 +274,7 @@ def framed(message: AgentMessage, sender: Correspondent) -> str:
             what = f"{sender.label}, which started you, {'approves' if yes else 'rejects'} your plan"
         case _:
             what = f"Message from {where} {sender.label}"
-    return AgentMessageText(escape_tags(what), quoted(message.text)).render()
-
-
-def quoted(text: str) -> str:
-    """Return another agent's text with every line marked as a quote and with meaningful tags escaped."""
-    return "\n".join(f"> {line}" for line in escape_tags(text).splitlines()) or "> (no text)"
-
-
-def escape_tags(text: str) -> str:
-    """Return the text with every tag escaped that could mean something to models or programs."""
-    return _TAG.sub("&lt;", text)
+    return AgentMessageText(escape_tags(what), quoted_lines(message.text)).render()
 
 
 # -- the tool ----------------------------------------------------------------------------------------

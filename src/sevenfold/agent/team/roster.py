@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.errors import InputError
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
@@ -73,10 +72,6 @@ class AgentEntry(Struct, frozen=True):
     def pending(self) -> bool:
         """Whether it has a result that is not in the log yet."""
         return self.ended is not None and not self.delivered
-
-    def output(self) -> ToolOutput:
-        """Return the result of the tool call that started it in the foreground."""
-        return ToolOutput("\n\n".join(filter(None, self.result())), is_error=self.status == "failed")
 
     def result(self) -> tuple[str, str]:
         """Return its final answer, and a line about how its work ended."""

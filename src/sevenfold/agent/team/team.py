@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,20 +25,24 @@ from sevenfold.agent.interrupt import with_client
 from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork
-from sevenfold.agent.team.messages import Post, quoted
+from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.presence import TeamMail
 from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
 from sevenfold.agent.team.summary import ProgressLine
 from sevenfold.agent.team.tools import AgentInput, ProgressSink
 from sevenfold.agent.texts import AgentReport, ForkTask
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
 from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged
+from sevenfold.profiles import ALIASES, full_name
+from sevenfold.providers.registry import provider_for
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
+from sevenfold.record.quoting import quoted_lines
 from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
@@ -199,7 +203,7 @@ class Team:
                 check_agent_name(given.name)
             fork, because = self._is_fork(definition, given)
             self._check_room()
-            model = given.model or definition.model or self._parent.model
+            model = self._model(given.model or definition.model)
             work = AgentStart(
                 agent=agent,
                 name=given.name,
@@ -264,10 +268,22 @@ class Team:
             raise InputError(unknown("type of agent", kind, known))
         return self.definitions[kind]
 
+    def _model(self, wanted: str | None) -> str:
+        """The model of a new agent: its parent's, unless another one is wanted that the same provider has.
+
+        An alias such as haiku names a model of one provider; where another one answers, it means the parent's model.
+        """
+        parent = self._parent.model
+        if wanted is None:
+            return parent
+        model = full_name(wanted)
+        other = provider_for(model).name != provider_for(parent).name
+        return parent if other and model != wanted and wanted.strip().lower() in ALIASES else model
+
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
         """Return whether the agent is a fork of this conversation, and why."""
         if definition.fork is None:
-            return cheaper_as_fork(self._parent, given.model or definition.model)
+            return cheaper_as_fork(self._parent, self._model(given.model or definition.model))
         if not definition.fork:
             return False, "its definition says so"
         if in_agents_fork(self._parent.store.log):
@@ -275,7 +291,7 @@ class Team:
                 "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
                 "prompt."
             )
-        if given.model and given.model != self._parent.model:
+        if given.model and self._model(given.model) != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
 
@@ -390,7 +406,12 @@ class Team:
             return started.prompt
         loaded = [child.skill_text(name) for name in definition.skills]
         task = "\n\n".join(filter(None, (*loaded, definition.initial_prompt, started.prompt)))
-        return ForkTask(entry.label, definition.prompt or None, task).render() if started.fork else task
+        if not started.fork:
+            return task
+        notes = child.descent.memory_text() if child.descent is not None else ""
+        return "\n\n".join(
+            filter(None, (ForkTask(entry.label, definition.prompt or None, task).render(), notes))
+        )
 
     def _agent_end(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
         kept = worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
@@ -457,6 +478,8 @@ class Team:
         waiting = set(conversation.waiting)
         left = [one for one in self.roster if one.ended is None or one.pending]
         calls = [one for one in left if not one.started.background and one.started.call in waiting]
+        # Their calls are open if the program ended before the results of one answer were recorded. They work on.
+        begun = [one for one in self.roster if one.started.background and one.started.call in waiting]
         for entry in self.roster:
             if entry.status == "completed":
                 self.mail.check_waiting(entry)
@@ -466,11 +489,11 @@ class Team:
             elif entry.ended is None and entry not in calls and entry.started.call not in mapped:
                 detail = "the conversation went on without it"
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
+        if begun:
+            conversation.tool_results([_result(one, ToolOutput(self.started(one))) for one in begun])
         if calls:
             done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
-            conversation.tool_results(
-                [result_block(ToolCall(one.started.call, "Agent", {}), one.output()) for one in done]
-            )
+            conversation.tool_results([_result(one, self.call_output(one)) for one in done])
 
     def deliver(self) -> None:
         """Add messages and the results of background agents to the conversation, each exactly once."""
@@ -513,7 +536,17 @@ class Team:
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
-        return AgentReport(entry.id, entry.label, entry.status, f"{quoted(text)}\n\n{how}", path).render()
+        return AgentReport(
+            entry.id, entry.label, entry.status, f"{quoted_lines(text)}\n\n{how}", path
+        ).render()
+
+    def started(self, entry: AgentEntry) -> str:
+        """Return what the call that starts an agent in the background says."""
+        return STARTED.format(entry.label, entry.id)
+
+    def call_output(self, entry: AgentEntry) -> ToolOutput:
+        """Return an agent's result as the output of the call that waited for it, framed like any report."""
+        return ToolOutput(self.report(entry), is_error=entry.status == "failed")
 
     # -- stopping -------------------------------------------------------------------------------
 
@@ -549,6 +582,10 @@ class Team:
 
 
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
+STARTED = (
+    "{} has started in the background, agentId: {}. Its result comes as a message when it ends: go on with other work, "
+    "or end your turn to wait. Do not start it again."
+)
 ENDS: Mapping[str, str] = {
     "interrupted": "it was stopped",
     "max_turns": "it had used all the turns it may take",
@@ -557,6 +594,11 @@ ENDS: Mapping[str, str] = {
     "refused": "its model refused to answer",
     "blocked": "a hook stopped it",
 }
+
+
+def _result(entry: AgentEntry, output: ToolOutput) -> dict[str, Any]:
+    """Return the output as the result of the call that started an agent."""
+    return result_block(ToolCall(entry.started.call, "Agent", {}), output)
 
 
 def _last_words(child: Assembly) -> str | None:

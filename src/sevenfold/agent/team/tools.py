@@ -71,13 +71,10 @@ class AgentTool(ServiceTool[AgentInput, TeamSource]):
         team = self.service()
         entry = team.start(self._typed(given), context.call)
         if not entry.started.background:
-            return (yield from team.work(entry, context.progress)).output()
+            return team.call_output((yield from team.work(entry, context.progress)))
         if entry.ended is None:
             team.launch(entry)
-        return ToolOutput(
-            f"{entry.label} has started in the background, agentId: {entry.id}. Its result comes as a message when it "
-            "ends: go on with other work, or end your turn to wait. Do not start it again."
-        )
+        return ToolOutput(team.started(entry))
 
 
 class ListAgentsTool(ServiceTool[NoInput, TeamSource]):

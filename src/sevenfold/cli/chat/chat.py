@@ -40,6 +40,7 @@ from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto, 
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
+from sevenfold.record.authorship import Prompt
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -110,7 +111,7 @@ class Chat:
 
     # -- the conversation ------------------------------------------------------------------------
 
-    def turn(self, prompt: str) -> None:
+    def turn(self, prompt: str | Prompt) -> None:
         """Send a message and show the answer."""
         self._acted_at = time.monotonic()
         end = self._run(prompt)
@@ -124,7 +125,7 @@ class Chat:
         if left := len(self.agent.waiting):
             self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
 
-    def _run(self, prompt: str) -> str:
+    def _run(self, prompt: str | Prompt) -> str:
         """Run a turn and show its events; returns how it ended, empty after an error."""
         end = ""
         with self._activity("working", turn=True):
@@ -165,10 +166,10 @@ class Chat:
         """The output of a command line in a custom command; it needs permission, as the agent's own commands do."""
         return self.agent.run_command(command, asked=True).text
 
-    def queue(self, text: str) -> None:
+    def queue(self, prompt: Prompt) -> None:
         """Queue a message for the agent while it works."""
-        self.agent.queue(text)
-        self.live = replace(self.live, queued=(*self.live.queued, text))
+        self.agent.queue(prompt)
+        self.live = replace(self.live, queued=(*self.live.queued, prompt.text))
         self.screen.changed()
 
     def interrupt(self) -> None:

@@ -1,7 +1,8 @@
 """Custom slash commands: Markdown files in the folders of Sevenfold, Claude Code and Codex.
 
 ``review.md`` becomes ``/review``. Its text is sent as a message, with ``$ARGUMENTS`` and ``$1``, ``$2``… replaced by
-what follows the command, ``!`command` `` by that command's output, and files mentioned as ``@path`` attached.
+what follows the command; the output of each ``!`command` `` follows the message, and files mentioned as ``@path`` are
+attached.
 A project's commands are used only if its folder is trusted. The files in ``commands`` next to this module come with
 Sevenfold; a file of the user or the project with the same name replaces them.
 """
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.memory.front_matter import split
+from sevenfold.record.authorship import Prompt
 from sevenfold.stores.trust import Trust, user_folder
 
 PROJECT = (".sevenfold/commands/**/*.md", ".claude/commands/**/*.md", ".codex/prompts/*.md")
@@ -39,18 +41,37 @@ class CustomCommand(Struct, frozen=True):
     takes: str = ""
     path: str = ""
 
-    def message(self, arguments: str, output: Callable[[str], str]) -> str:
-        """The message to send; ``output`` runs a command line and returns its output."""
-        text = _OUTPUT.sub(lambda found: output(found[1].strip()), self.text)
-        if not _PLACES.search(self.text):
-            return f"{text}\n\n{arguments}".strip()
-        try:
-            words = shlex.split(arguments)
-        except ValueError:
-            words = arguments.split()
+    def prompt(self, given: str | Prompt, output: Callable[[str], str]) -> Prompt:
+        """The message to send; ``output`` runs a command line and returns its output.
 
-        values = {"ARGUMENTS": arguments} | {str(place): word for place, word in enumerate(words, 1)}
-        return _PLACES.sub(lambda found: values.get(found[1], ""), text).strip()
+        Only the arguments are what the user typed. The output of a command is not part of the message, which a summary
+        may quote as the user's, but follows it: a name in a commit message is not something the user said.
+        """
+        arguments = Prompt.of(given)
+        outputs: list[tuple[str, str]] = []
+
+        def run(line: re.Match[str]) -> str:
+            command = line[1].strip()
+            outputs.append((command, output(command)))
+            return f"`{command}` (its output follows)"
+
+        text = _OUTPUT.sub(run, self.text)
+        if _PLACES.search(self.text):
+            values = _values(arguments.text)
+            text = _PLACES.sub(lambda hole: values.get(hole[1], ""), text).strip()
+        else:
+            text = f"{text}\n\n{arguments.text}".strip()
+        typed = arguments.text if arguments.origin == "typed" else arguments.typed
+        return Prompt(text, "command", typed or None, tuple(outputs))
+
+
+def _values(arguments: str) -> dict[str, str]:
+    """What replaces each of the places for arguments."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    return {"ARGUMENTS": arguments} | {str(number): word for number, word in enumerate(words, 1)}
 
 
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:

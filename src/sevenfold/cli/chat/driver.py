@@ -23,12 +23,12 @@ from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Worker
 from sevenfold.cli.chat.slash_commands import MODES
-from sevenfold.cli.chat.start import ALIASES
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.cli.text import clean, fit, plural
 from sevenfold.conversation.controls import EFFORTS, THINKING
 from sevenfold.errors import InputError
-from sevenfold.profiles import names
+from sevenfold.profiles import ALIASES, names
+from sevenfold.record.authorship import Prompt
 
 MOST_ECHOED = 20
 """Lines of typed or pasted input that are echoed."""
@@ -45,7 +45,7 @@ class Driver:
         self._worker = Worker(on_done)
         self._lock = threading.Lock()
         self._busy = False
-        self._pending_inputs: deque[str] = deque()
+        self._pending_inputs: deque[Prompt] = deque()
         """Messages and commands that were sent while a command was running or a turn was ending."""
         self._alarm: threading.Timer | None = None
         """Wakes the chat shortly before the cache of an idle conversation expires."""
@@ -55,22 +55,25 @@ class Driver:
         """Whether a turn or a command is running."""
         return self._busy and self._worker.busy
 
-    def submit(self, text: str) -> None:
-        """Send typed input: a command is run, a message is sent at once or queued."""
-        if slash_commands.is_command(text):
-            self.command(text.strip())
+    def submit(self, given: str | Prompt) -> None:
+        """Send what the user wrote: a command is run, a message is sent at once or queued."""
+        prompt = Prompt.of(given)
+        if slash_commands.is_command(prompt.text):
+            self.command(prompt)
             return
         with self._lock:
             if not self.busy:
-                self._begin(lambda: self._turn(text))
+                self._begin(lambda: self._turn(prompt))
             elif self.chat.live.doing == "working":
-                self.chat.queue(text)
+                self.chat.queue(prompt)
             else:
-                self._pending_inputs.append(text)
+                self._pending_inputs.append(prompt)
         self.chat.screen.changed()
 
-    def command(self, text: str) -> None:
+    def command(self, given: str | Prompt) -> None:
         """Run a command: now if nothing runs or it may run anytime, after a running command, but not during a turn."""
+        prompt = Prompt.of(given)
+        text = prompt.text.strip()
         self._echo(text)
         try:
             anytime = slash_commands.find(text, self.chat.options.folder)[0].anytime
@@ -78,13 +81,13 @@ class Driver:
             anytime = True
         with self._lock:
             if not self.busy:
-                self._begin(lambda: slash_commands.run(self.chat, text))
+                self._begin(lambda: slash_commands.run(self.chat, prompt))
                 return
             if not anytime and self.chat.live.doing != "working":
-                self._pending_inputs.append(text)
+                self._pending_inputs.append(prompt)
                 return
         if anytime:
-            Worker(self._on_done).begin(lambda: slash_commands.run(self.chat, text))
+            Worker(self._on_done).begin(lambda: slash_commands.run(self.chat, prompt))
         else:
             name = text.split()[0]
             self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
@@ -105,7 +108,8 @@ class Driver:
     def live(self) -> RenderableType | None:
         """The current activity, drawn; None if there is none."""
         chat = self.chat
-        shown = replace(chat.live, queued=(*chat.live.queued, *self._pending_inputs))
+        pending = (prompt.text for prompt in self._pending_inputs)
+        shown = replace(chat.live, queued=(*chat.live.queued, *pending))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
         return draw_activity(shown, drawn, chat.line_spec, chat.clock())
 
@@ -127,16 +131,16 @@ class Driver:
     def _begin(self, work: Callable[[], object]) -> None:
         def run() -> None:
             work()
-            while (text := self._next()) is not None:
-                if slash_commands.is_command(text):
-                    slash_commands.run(self.chat, text)
+            while (prompt := self._next()) is not None:
+                if slash_commands.is_command(prompt.text):
+                    slash_commands.run(self.chat, prompt)
                 else:
-                    self._turn(text)
+                    self._turn(prompt)
 
         self._busy = True
         self._worker.begin(run)
 
-    def _next(self) -> str | None:
+    def _next(self) -> Prompt | None:
         with self._lock:
             if self._pending_inputs:
                 return self._pending_inputs.popleft()
@@ -157,9 +161,9 @@ class Driver:
             if not self.busy:
                 self._begin(self.chat.idle)
 
-    def _turn(self, text: str) -> None:
-        self._echo(text, apart=True)
-        self.chat.turn(text)
+    def _turn(self, prompt: Prompt) -> None:
+        self._echo(prompt.text, apart=True)
+        self.chat.turn(prompt)
 
     def _echo(self, text: str, *, apart: bool = False) -> None:
         signs = self.chat.screen.signs

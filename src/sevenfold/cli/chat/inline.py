@@ -42,6 +42,7 @@ from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindi
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 from sevenfold.cli.chat.screen import Renderer, Signs, Worker
 from sevenfold.cli.text import clean
+from sevenfold.record.authorship import Prompt
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
@@ -85,7 +86,7 @@ class InlineScreen:
         self._renderer = renderer
         self._output = output
         self._shown: deque[str] = deque()
-        self._early: deque[str] = deque()
+        self._early: deque[Prompt] = deque()
         """Messages and commands that were sent before the chat was open."""
         self._questions: deque[tuple[Menu, Future[MenuAnswer | None]]] = deque()
         self.asking: MenuState | None = None
@@ -108,6 +109,7 @@ class InlineScreen:
             name="typed",
         )
         self.typed.on_text_insert += lambda _: self._guard.typed(time.monotonic())
+        self.typed.on_text_changed += lambda buffer: self.pastes.changed(buffer.text)
         self.remark = Buffer(multiline=False, name="remark")
         self.layout = Layout(self._rows(), focused_element=self.typed)
         self._app: Application[None] = Application(
@@ -239,7 +241,7 @@ class InlineScreen:
             for one in (signal.SIGTERM, signal.SIGHUP):
                 self._loop.add_signal_handler(one, self.leave)
         if prompt:
-            self._early.append(prompt)
+            self._early.append(Prompt(prompt))
         ticking = asyncio.ensure_future(self._tick())
         self._loop.call_soon(self._opening.begin, lambda: self._open(opening))
         try:
@@ -281,11 +283,11 @@ class InlineScreen:
         """Whether the user has interrupted, and the work has not stopped yet."""
         return self._driver is not None and self._driver.chat.live.stopping
 
-    def submit(self, text: str) -> None:
-        """Send typed input, once the chat is open."""
+    def submit(self, prompt: Prompt) -> None:
+        """Send what the user wrote, once the chat is open."""
         self._pressed = float("-inf")
-        if text.strip():
-            self._early.append(text)
+        if prompt.text.strip():
+            self._early.append(prompt)
             self._send_early()
 
     def command(self, text: str) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from sevenfold.errors import SettingError
 from sevenfold.stores.files import private_folder, write_whole
+from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.trust import user_folder
 
 FILE = "permissions.json"
@@ -49,6 +50,7 @@ def _read() -> dict[str, list[str]]:
 
 
 def _write(folder: Path, rules: list[str]) -> None:
+    must_be_user("keeping or removing a permission rule")
     private_folder(rules_file().parent)
     held = _read() | {str(folder.resolve()): rules}
     text = msgspec.json.encode({name: lines for name, lines in held.items() if lines})

@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -19,6 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
+from sevenfold.record.authorship import PASTED, Prompt
 from sevenfold.record.redact import mask
 from sevenfold.stores.files import private_parent
 
@@ -70,8 +71,9 @@ def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
             app.typed.newline(copy_margin=False)
             return
         text = app.typed.text
+        prompt = app.pastes.prompt(text)  # before the input is emptied, and with it what is known of it
         app.typed.reset(append_to_history=bool(text.strip()))
-        app.submit(app.pastes.expand(text))
+        app.submit(prompt)
 
     @keys.add("escape", "enter", filter=typed)
     @keys.add("c-j", filter=typed)
@@ -96,7 +98,13 @@ def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("<bracketed-paste>", filter=typed)
     def paste(event: KeyPressEvent) -> None:
-        app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
+        if mention := picture_mention(event.data):
+            app.typed.insert_text(mention)
+            return
+        folded = app.pastes.fold(event.data)
+        place = app.typed.cursor_position
+        app.typed.insert_text(folded)
+        app.pastes.pasted(app.typed.text, place, len(folded))
 
     suggested = typed & empty & Condition(lambda: bool(app.suggested))
     for key in ("tab", "right"):
@@ -196,11 +204,55 @@ MOST_CHARACTERS = 2_000
 _PLACEHOLDER = re.compile(r"\[paste (\d+): [\d,]+ (?:lines?|characters)\]")
 
 
+Span: TypeAlias = tuple[int, int]
+"""A part of a text: where it begins, and where it ends."""
+
+
 class Pastes:
-    """Large pastes, each replaced by a short placeholder in the input until the message is sent."""
+    """What was pasted into the input: the record of a message says which of it was not typed.
+
+    Large pastes are replaced by a short placeholder in the input until the message is sent. Smaller ones can be edited;
+    what is typed inside one counts as pasted.
+    """
 
     def __init__(self) -> None:
         self._kept: list[str] = []
+        self._text = ""
+        """The input as last seen."""
+        self._spans: list[Span] = []
+        """The pasted parts of it."""
+        self._sent: dict[str, list[Span]] = {}
+        """The pasted parts of inputs sent before, which the history brings back."""
+
+    def pasted(self, text: str, place: int, length: int) -> None:
+        """Record that this part of the input, which is ``text`` now, was pasted."""
+        self.changed(text)
+        self._spans = _joined([*self._spans, (place, place + length)])
+
+    def changed(self, text: str) -> None:
+        """Follow a change of the input: work out what was replaced, and move the pasted parts."""
+        if text == self._text:
+            return
+        known = self._sent.get(text)
+        self._spans = _moved(self._spans, self._text, text) if known is None else known
+        self._text = text
+
+    def prompt(self, text: str) -> Prompt:
+        """The input as a message, with every placeholder replaced by its paste; the next input begins empty."""
+        if text != self._text and text not in self._sent:
+            self.changed(text)
+        spans = self._sent.get(text, []) if text != self._text else self._spans
+        self._sent[text] = spans
+        self._text = ""
+        self._spans = []
+        folded = [match.span() for match in _PLACEHOLDER.finditer(text) if self._paste(match) != match[0]]
+        spans = _joined([*spans, *folded])
+        if not spans:
+            return Prompt(text)
+        typed = [text[start:end] for start, end in _between(spans, len(text))]
+        return Prompt(
+            self.expand(text), "pasted", PASTED.join(typed) if any(map(str.strip, typed)) else None
+        )
 
     def fold(self, text: str) -> str:
         """The text to insert for a paste: the paste itself, or a placeholder if it is large."""
@@ -219,6 +271,51 @@ class Pastes:
     def _paste(self, match: re.Match[str]) -> str:
         place = int(match[1]) - 1
         return self._kept[place] if place < len(self._kept) else match[0]
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, with those that touch made one."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        elif end > start:
+            joined.append((start, end))
+    return joined
+
+
+def _between(spans: Iterable[Span], length: int) -> Iterator[Span]:
+    """The parts of a text of this length before, between and behind these spans."""
+    place = 0
+    for start, end in spans:
+        yield place, start
+        place = end
+    yield place, length
+
+
+def _alike(before: str, after: str) -> int:
+    """How many characters the two texts begin with in common."""
+    length = min(len(before), len(after))
+    return next((place for place in range(length) if before[place] != after[place]), length)
+
+
+def _moved(spans: Iterable[Span], before: str, after: str) -> list[Span]:
+    """The spans after a change of the text in one place; what was put inside a span becomes part of it."""
+    start = _alike(before, after)
+    kept = min(len(before), len(after)) - start
+    behind = _alike(before[::-1][:kept], after[::-1][:kept])
+    end = len(before) - behind
+    grown = len(after) - len(before)
+    moved: list[Span] = []
+    for first, last in spans:
+        if last <= start:
+            moved.append((first, last))
+        elif first >= end:
+            moved.append((first + grown, last + grown))
+        elif first < start or end < last:
+            # The change touches this paste: what is left of it, and what was put inside it, stay one.
+            moved.append((min(first, start), max(last, end) + grown))
+    return _joined(moved)
 
 
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})

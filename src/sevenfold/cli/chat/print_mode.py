@@ -29,6 +29,7 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered, Failed, Waiting
 from sevenfold.ports import Piece
+from sevenfold.record.authorship import PASTED, Prompt
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
@@ -41,18 +42,23 @@ PATIENCE = 3.0
 WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
-def read_prompt(given: str, stdin: TextIO | None) -> str:
-    """The prompt with any piped input; raises `UserError` if it is empty, too long, or cannot be read."""
+def read_prompt(given: str, stdin: TextIO | None) -> Prompt:
+    """The prompt with any piped input, which nobody typed.
+
+    Raises `UserError` if it is empty, too long, or cannot be read.
+    """
     piped = _piped(stdin)
     if given in ("", "-"):
-        given, piped = piped, ""
+        if piped.strip():
+            return Prompt(piped, "pasted")
+        given = ""
     if not given.strip():
         raise Refused("the prompt is empty; give it with -p, or pipe it in")
     if not piped.strip():
-        return given
+        return Prompt(given)
     # Fenced, so that an @ in the piped text is not taken for a file to attach.
     fence = max(re.findall(r"`{3,}", piped), default="``") + "`"
-    return f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}"
+    return Prompt(f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}", "pasted", f"{given}\n\n{PASTED}")
 
 
 def _piped(stdin: TextIO | None) -> str:
@@ -75,7 +81,9 @@ def _piped(stdin: TextIO | None) -> str:
     return text
 
 
-def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
+def run(
+    agent: Agent, prompt: str | Prompt, how: Format, *, session: str, offline: bool, out: TextIO
+) -> int:
     """Run the agent on one prompt and print the result; returns the exit code."""
     spent, finished, error = Spending(), events.Finished("interrupted"), ""
     denials: list[dict[str, Any]] = []

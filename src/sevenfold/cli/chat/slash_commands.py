@@ -42,6 +42,8 @@ from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wordin
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.profiles import find as find_profile
+from sevenfold.profiles import full_name
+from sevenfold.record.authorship import Prompt
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -126,7 +128,7 @@ def _model(chat: Chat, rest: str) -> None:
         rest = chat.ask(start.model_menu(now, served()))
         if rest in (None, now):
             return
-    name = start.full_name(rest)
+    name = full_name(rest)
     if not find_profile(name).known and name not in served():
         near = start.similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
@@ -335,6 +337,8 @@ class SlashCommand(Struct, frozen=True):
     takes: str = ""
     anytime: bool = False
     """Whether it also runs while the agent works."""
+    custom: CustomCommand | None = None
+    """The file that defines it, if it is a custom command."""
 
     @property
     def usage(self) -> str:
@@ -382,7 +386,7 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: the built-in ones, and custom ones, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
     own = [
-        SlashCommand(name, one.description, partial(_custom, one), one.takes)
+        SlashCommand(name, one.description, partial(_custom, one), one.takes, custom=one)
         for name, one in sorted(custom_commands(folder).items())
         if name.lower() not in COMMANDS
     ]
@@ -390,7 +394,11 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
 
 
 def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
-    chat.turn(command.message(rest, chat.output_of))
+    _expand(command, chat, Prompt(rest))
+
+
+def _expand(command: CustomCommand, chat: Chat, arguments: Prompt) -> None:
+    chat.turn(command.prompt(arguments, chat.output_of))
 
 
 def _shell(chat: Chat, rest: str) -> None:
@@ -427,10 +435,16 @@ def is_command(line: str) -> bool:
     return first.startswith("/") and "/" not in first[1:] and first != "/"
 
 
-def run(chat: Chat, line: str) -> None:
+def run(chat: Chat, line: str | Prompt) -> None:
     """Run a command; show its error, if it raises a `SevenfoldError`."""
+    prompt = Prompt.of(line)
     try:
-        command, rest = find(line, chat.options.folder)
-        command.run(chat, rest)
+        command, rest = find(prompt.text.strip(), chat.options.folder)
+        if command.custom is None:
+            command.run(chat, rest)
+        else:
+            typed = None if prompt.typed is None else prompt.typed.strip().partition(" ")[2].strip()
+            arguments = Prompt(rest, prompt.origin, typed)
+            _expand(command.custom, chat, arguments)
     except SevenfoldError as error:
         chat.say("error", str(error))

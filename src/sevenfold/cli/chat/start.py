@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.hooks.registry import Hooks
@@ -25,7 +27,8 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session, new_name, sessions, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.text import one_line, short_count
+from sevenfold.cli.text import clean, one_line, short_count
+from sevenfold.cli.trust import FOREIGN
 from sevenfold.conversation.controls import (
     EFFORTS,
     ThinkingChoice,
@@ -37,7 +40,7 @@ from sevenfold.conversation.controls import (
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.profiles import Profile, find, names
+from sevenfold.profiles import ALIASES, Profile, find, full_name, names
 from sevenfold.providers import registry
 from sevenfold.providers.models import Lister, is_local
 from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
@@ -47,7 +50,7 @@ from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load as load_settings
-from sevenfold.stores.trust import Trust, user_folder
+from sevenfold.stores.trust import Trust, brings, user_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -214,16 +217,7 @@ def _last_model(transcript: Path) -> str:
 
 # -- models ----------------------------------------------------------------------------------
 
-ALIASES = ("sonnet", "opus", "haiku", "fable")
-"""Short names for the newest model of a family."""
 LISTING_SECONDS = 2.0
-
-
-def full_name(name: str) -> str:
-    """The full model name for an alias; any other name is returned stripped. The table lists the newest model first."""
-    word = name.strip().lower()
-    newest = (one for one in names() if word in one.split("-"))
-    return next(newest, name) if word in ALIASES else name.strip()
 
 
 def served_models(client: Any, model: str) -> tuple[str, ...]:
@@ -360,6 +354,8 @@ def forget_if_empty(options: ChatOptions) -> bool:
 # -- trust -----------------------------------------------------------------------------------
 
 _NOT_TRUSTED = "chat-not-trusted"
+MOST_CHANGES = 12
+"""Files that are named when the user is asked."""
 _BRINGS = "use its own settings, hooks, MCP servers, skills and instructions"
 TRUST = Menu(
     "Do you trust this folder?",
@@ -378,9 +374,21 @@ def trust() -> Trust:
 
 def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether the user trusts a folder, and store the answer; without one, ask again next time."""
-    if trust().covers(folder) or str(folder.resolve()) in _declined():
+    trusts = trust()
+    if trusts.foreign:
+        screen.show(Text(FOREIGN.format(path=trusts.path), style="yellow"))
+    state = trusts.state(folder)
+    if state == "trusted" or str(folder.resolve()) in _declined():
         return
-    trusted = TRUST.chosen(screen.ask(TRUST))
+    if state == "changed":
+        changes = trusts.changes(folder)
+        left = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+        lines = ["Since you trusted this folder, it has changed:", *changes[:MOST_CHANGES], *left]
+        screen.show(Text(clean("\n  ".join(lines))))
+    elif found := brings(folder.resolve()):
+        screen.show(Text(clean("\n  ".join(["This folder brings:", *list(found)[:MOST_CHANGES]]))))
+    menu = replace(TRUST, title="Do you still trust this folder?") if state == "changed" else TRUST
+    trusted = menu.chosen(screen.ask(menu))
     if trusted:
         trust().add(folder)
     elif trusted is not None:

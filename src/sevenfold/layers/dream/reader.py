@@ -17,7 +17,7 @@ from sevenfold.errors import Refused, TranscriptError
 from sevenfold.memory.entry import shortened
 from sevenfold.ports import Folder, Store
 from sevenfold.record import blocks, entries
-from sevenfold.record.authorship import users_words
+from sevenfold.record.authorship import typed_words
 from sevenfold.record.redact import mask_text
 
 COMMANDS = ("ls", "find", "grep", "cat", "stat", "wc", "head", "tail")
@@ -180,7 +180,7 @@ def _said(line: bytes) -> Iterator[str]:
     if entry.role == "assistant":
         words = "\n".join(blocks.words_of(block) for block in entry.blocks if block.kind == "text")
     else:
-        words = users_words(entry)
+        words = typed_words(entry)
     who = "model" if entry.role == "assistant" else "user"
     yield from (f"{entry.timestamp[:10]} {who}: {text}" for text in words.splitlines() if text.strip())
 

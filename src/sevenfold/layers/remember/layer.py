@@ -29,7 +29,7 @@ from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, tak
 from sevenfold.memory.statements import LastingFact
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
-from sevenfold.record.authorship import users_words
+from sevenfold.record.authorship import typed_words, users_words
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
@@ -95,6 +95,8 @@ class MemoryKeeper:
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
         """The texts of the entries last compared; some may have no vector yet."""
+        self._told_news = False
+        """Whether the user was told in this session what something else did to memory."""
         self._paused = ""
         """The day on which the daily budget was last reported as spent."""
 
@@ -109,6 +111,7 @@ class MemoryKeeper:
         if not words.strip():
             return
         self._looked = items[-1].said.uuid
+        yield from self._tell_news()
         try:
             fits = yield from in_thread(partial(self._fitting, words))
         except SevenfoldError as error:
@@ -124,6 +127,17 @@ class MemoryKeeper:
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
         self._recalled = fits
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
+
+    def _tell_news(self) -> Flow[None]:
+        """Tell the user, at the first message of a session, what something else did to memory."""
+        if self._told_news:
+            return
+        self._told_news = True
+        try:
+            for line in (yield from in_thread(self._memory.news)):
+                self._aside(line)
+        except SevenfoldError as error:
+            self._aside(str(error))
 
     def _fitting(self, words: str) -> list[FittingEntry]:
         """The fitting entries of the project's and the user's memory."""
@@ -398,5 +412,6 @@ def _users_words(said: Said) -> str:
 
 
 def _words(records: Iterable[Said]) -> dict[str, str]:
-    """The user's words in these records, by record."""
-    return {said.uuid: words for said in records if (words := _users_words(said)).strip()}
+    """What the user typed in these records, by record; what they pasted may be anyone's words."""
+    found = {said.uuid: typed_words(said) for said in records if not said.attachment}
+    return {record: words for record, words in found.items() if words.strip()}

@@ -18,6 +18,7 @@ from sevenfold.memory.statements import DATES, LastingFact, absolute_dates, fact
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
+from sevenfold.record.quoting import quotation
 from sevenfold.record.usage import Account
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ATTACHMENT = "recalled_memory"
 _UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
+MESSAGE_ORIGINS: Mapping[str, Origin] = {"pasted": "outside", "command": "file", "agent": "agent"}
+"""The origin of a message that the user did not type, by its recorded origin; for any other it is ``outside``."""
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
 """The origin of a tool's output, by the kind of tool; for any other kind it is ``tool``."""
 
@@ -142,6 +145,8 @@ def least_trusted_origin(kinds: Iterable[str]) -> Origin:
 
 def origin_of(said: Said) -> Origin:
     """The origin of a record that is neither the user's words nor a tool result."""
+    if said.origin:
+        return MESSAGE_ORIGINS.get(said.origin, "outside")
     words = "\n".join(map(blocks.words_of, said.blocks)) if said.attachment or said.meta else ""
     if said.attachment == ATTACHMENT:
         named = set(_UNCONFIRMED.findall(words))
@@ -206,16 +211,16 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
     entry, stamp = known.entry, known.stamp
     day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
-    doubt = f" Not there any more: {_quotation(', '.join(gone), 600)}." if gone else ""
+    doubt = f" Not there any more: {quotation(', '.join(gone), 600)}." if gone else ""
     doubt = f"{doubt}{_dates(known)}"
     if not stamp.trusted:
         whose = f"unconfirmed, from {_source(known)}, {day}"
-        yield f"- {entry.name} ({whose}): {_quotation(entry.body, 600)}{doubt}"
+        yield f"- {entry.name} ({whose}): {quotation(entry.body, 600)}{doubt}"
         return
     for words in entry.quotations or (entry.body,):
-        yield f"- {entry.name}: the user said on {day}: {_quotation(words, 1_500)}{doubt}"
+        yield f"- {entry.name}: the user said on {day}: {quotation(words, 1_500)}{doubt}"
     if entry.quotations and entry.note:
-        yield f"  unconfirmed note of that session: {_quotation(entry.note, 600)}"
+        yield f"  unconfirmed note of that session: {quotation(entry.note, 600)}"
 
 
 def _source(known: KnownEntry) -> str:
@@ -240,11 +245,6 @@ def _dates(known: KnownEntry) -> str:
         day = day_of(dated[0]) if dated else None
     found = absolute_dates(entry.body, day) if day else {}
     return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
-
-
-def _quotation(words: str, most: int) -> str:
-    """The words on one line in quotation marks, so that nothing in them can pass for a line of our own."""
-    return '"' + shortened(words, most).replace('"', "'") + '"'
 
 
 def _kind(given: str) -> Kind:
