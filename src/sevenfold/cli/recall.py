@@ -57,7 +57,13 @@ def run(options: argparse.Namespace) -> int:
     by = meaning.way(options.by)
     switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
     scorers = ByMeaning().scorers(by, switched_on=switched_on)
-    wanted = {"kind": options.kind, "k": options.k, "around": options.around, "words": by != "meaning"}
+    wanted = {
+        "kind": options.kind,
+        "k": options.k,
+        "around": options.around,
+        "words": by != "meaning",
+        "weak": True,
+    }
     with indexed(path) as (log, index):
         for scorer in scorers:
             _prepare(path, index, scorer)
@@ -67,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
         _print(hits, in_context)
-    return 0 if hits else NO_MATCHES
+    return 0 if any(not hit.weak for hit in hits) else NO_MATCHES
 
 
 @contextmanager
@@ -115,12 +121,17 @@ def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool)
         return found, 0
     view = resume(log)
     visible = {item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen"}
-    return search(visible=visible, only_hidden=True), sum(hit.uuid in visible for hit in found)
+    return search(visible=visible, only_hidden=True), sum(
+        hit.uuid in visible and not hit.weak for hit in found
+    )
 
 
 def _print(hits: list[Hit], in_context: int) -> None:
     console = ReportConsole()
     quoted = not console.is_terminal or console.no_color
+    if hits and hits[0].weak:
+        console.say("Nothing matches well. The nearest records, which may be about something else:")
+        console.print()
     for number, hit in enumerate(hits, 1):
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"

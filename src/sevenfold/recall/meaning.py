@@ -110,14 +110,15 @@ def installed(most: int = MOST) -> Scorer | None:
     if not large and not small:
         return None
     # Imported here because they load numpy.
-    from sevenfold.recall import e5, vectors
+    from sevenfold.recall import closer, e5, similar, vectors
 
     with suppress(ImportError, OSError, ValueError):
         if large:
-            return vectors.Meaning(e5.E5Vectors(large[-1], large[-2]), most)
+            model = e5.E5Vectors(large[-1], large[-2])
+            return vectors.Meaning(model, most, closer.CloserLook(model))
     with suppress(OSError, ValueError):
         if small:
-            return vectors.Meaning(vectors.StaticVectors(small[-1]), most)
+            return similar.SimilarWords(vectors.StaticVectors(small[-1]), most)
     return None
 
 
