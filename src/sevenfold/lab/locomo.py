@@ -191,7 +191,8 @@ def _report(asked: Sequence[Shares], sure: Sequence[Shares], answered: Sequence[
     together = [one for several in asked for one in several]
     well = [shares for several in sure for _, shares in several]
     sure_recall = {
-        str(depth): _percent(fmean(column)) for depth, column in zip(DEPTHS, zip(*well, strict=True), strict=True)
+        str(depth): _percent(fmean(column))
+        for depth, column in zip(DEPTHS, zip(*well, strict=True), strict=True)
     }
     by_category: dict[str, list[list[float]]] = {}
     for category, shares in together:

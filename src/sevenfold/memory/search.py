@@ -10,6 +10,7 @@ user's own words come first: unconfirmed ones only take places that are left.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from sevenfold.recall.ranking import DENSE_RUN, fused, rarity
 
 if TYPE_CHECKING:
     from sevenfold.recall.vectors import Embedder, Floats
+
+_ENDING = re.compile(r"(?:ings?|ies|ied|es|ed|e|s|y)$")
 
 MOST = 3
 LEAST_WORDS = 2
@@ -128,13 +131,12 @@ def _matches(asked: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_
     related = related_words()
     found = []
     for words, literal, shared_matters in zip(entries, both, matters, strict=True):
-        counts = sum(_counts(word, few=holding[word] <= few) for word in literal)
+        values = {word: _counts(word, asked, few=holding[word] <= few) for word in literal}
+        counts = sum(values.values())
         rare = sum(rarity(holding[word], len(entries)) for word in literal)
         reasons = set(literal)
-        literal_matters = _matters(literal)
-        for matter in shared_matters:
-            if matter in literal_matters:
-                continue  # counted already, as the word itself
+        counted = _matters(word for word, value in values.items() if value >= NAME_COUNTS)
+        for matter in shared_matters - counted:
             counts += RELATED_COUNTS if about[matter] <= few else 1.0
             # Other words for a matter are weaker evidence than the word itself.
             rare += rarity(about[matter], len(entries)) / 2
@@ -149,13 +151,21 @@ def _matters(words: Iterable[str]) -> frozenset[int]:
     return frozenset(matter for word in words for matter in known.get(word, ()))
 
 
-def _counts(word: str, *, few: bool) -> float:
-    """How many words a shared word counts for."""
+def _counts(word: str, asked: frozenset[str], *, few: bool) -> float:
+    """How many words a word of an entry counts for that is also asked, in this or another form."""
     if names_something(word):
         return NAME_COUNTS
-    if not few or len(word) < SHORTEST or DENSE_RUN.search(word) or word in related_words().ordinary:
+    if not few or len(word) < SHORTEST or DENSE_RUN.search(word):
         return 1.0
-    return NAME_COUNTS
+    # A word that stands alone must be the same word, not just begin alike, as "station" and "statistics" do.
+    ordinary = related_words().ordinary
+    forms = {other for other in asked if _root(other) == _root(word)}
+    return NAME_COUNTS if forms and not ordinary & {word, *forms} else 1.0
+
+
+def _root(word: str) -> str:
+    """A word without its ending, roughly."""
+    return _ENDING.sub("", word) or word
 
 
 class RelatedWords(Struct, frozen=True):
