@@ -27,9 +27,9 @@ LONGEST_QUERY = 20_000
 """Characters of a query that are used; the rest is ignored."""
 ENOUGH = 0.4
 """The share of a statement, by weight of its words, that the best record must match."""
-ENOUGH_IF_ASKED, PER_DOUBLING, MOST_IF_ASKED = 0.39, 0.06, 0.55
+LEAST_IF_ASKED, ENOUGH_IF_ASKED, MOST_IF_ASKED, PER_DOUBLING = 0.325, 0.39, 0.55, 0.06
 """The share of a question that the best record and those around it must match, since answers use other words, in an
-index of `SMALL_INDEX` pieces; how much it rises each time the index doubles; and the most that is required. The best of
+index of `SMALL_INDEX` pieces, how much it rises each time the index doubles, and its bounds. The best of
 many places matches more by chance than the best of few: with a fixed share, a long conversation would answer anything.
 `docs/recall.md` shows what is lost and what is silenced."""
 SMALL_INDEX = 230
@@ -90,7 +90,7 @@ class Query(Struct, frozen=True):
         if not self.asks:
             return ENOUGH
         doublings = math.log2(max(1, pieces) / SMALL_INDEX)
-        return min(MOST_IF_ASKED, ENOUGH_IF_ASKED + PER_DOUBLING * doublings)
+        return max(LEAST_IF_ASKED, min(MOST_IF_ASKED, ENOUGH_IF_ASKED + PER_DOUBLING * doublings))
 
     @classmethod
     def of(cls, text: str) -> Query:

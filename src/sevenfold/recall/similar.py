@@ -115,7 +115,8 @@ class SimilarWords:
                 for piece in self._holding[other]:
                     strengths = held.setdefault(piece, {})
                     strengths[number] = max(strength, strengths.get(number, 0.0))
-            weights.append(ranking.rarity(len(forms), len(self._places)))
+            # In a small session nothing is rare yet: as if there were ordinary passages besides.
+            weights.append(ranking.rarity(len(forms), len(self._places) + meaning.ORDINARY))
         return held, weights
 
     def _best_pieces(
