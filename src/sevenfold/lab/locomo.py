@@ -183,7 +183,7 @@ class Examination:
     def strangers(self, other: Dialogue) -> list[bool]:
         """Whether something matches each question about another conversation, with this one's speakers' names, well."""
         names = dict(zip(other.speakers, self._dialogue.speakers, strict=False))
-        answered = (self._search(_renamed(question.text, names)) for question in other.questions)
+        answered = (self._search(renamed(question.text, names)) for question in other.questions)
         return [any(not hit.weak for hit in hits) for hits in answered]
 
 
@@ -217,7 +217,8 @@ def _percent(share: float) -> float:
     return round(100 * share, 1)
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with names replaced by others."""
     pattern = "|".join(rf"\b{re.escape(name)}\b" for name in names)
     return re.sub(pattern, lambda name: names[name[0]], text)
 
