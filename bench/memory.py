@@ -17,13 +17,17 @@ import tomllib
 from itertools import product
 from pathlib import Path
 
+from msgspec import Struct
+
 import sevenfold
 from sevenfold.clock import ManualClock
 from sevenfold.layers.remember.policy import read_facts, shown
 from sevenfold.memory.admission import Witness, admit
 from sevenfold.memory.consolidation import Proposal, dream
+from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import KnownEntry, Memory
-from sevenfold.memory.search import fitting
+from sevenfold.memory.search import StatementVectors, fitting
+from sevenfold.recall import meaning
 from sevenfold.stores.folder import MemoryFolder
 
 SET = tomllib.loads(Path(__file__).with_name("memory.toml").read_text(encoding="utf-8"))
@@ -134,6 +138,71 @@ def answered(known: list[KnownEntry]) -> dict[str, bool]:
     }
 
 
+class Requests(Struct):
+    """What came back with some requests."""
+
+    fitting: int = 0
+    """Requests that an entry bears on."""
+    came: int = 0
+    """How often that entry was among those that came back."""
+    shown: int = 0
+    """The entries that came back with them."""
+    nothing: int = 0
+    """Requests that no entry bears on."""
+    answered: int = 0
+    """How often something came back with one."""
+
+
+def requests(likeness: StatementVectors | None = None) -> tuple[Requests, Requests]:
+    """The requests of `requests.toml`: those seen when the rules were chosen, and those held out."""
+    content = tomllib.loads(Path(__file__).with_name("requests.toml").read_text(encoding="utf-8"))
+    seen, held_out = Requests(), Requests()
+    for project in content["project"]:
+        tally = held_out if project.get("held_out") else seen
+        held = Memory(MemoryFolder(), ManualClock(1.79e9), lambda: "2026-11-16")
+        for number, (_, statement) in enumerate(project["fitting"]):
+            held.write(write_entry(f"entry-{number}", "project", "", f"> {statement}"), "user", "")
+        known = held.entries()
+        while likeness is not None and likeness.prepare([one.entry.words for one in known]):
+            pass
+        for request, statement in project["fitting"]:
+            found = [fit.known for fit in fitting(request, known, held.today(), likeness)]
+            tally.fitting += 1
+            tally.shown += len(found)
+            tally.came += bool(holding(found, statement))
+        for request in project["nothing"]:
+            tally.nothing += 1
+            tally.answered += bool(fitting(request, known, held.today(), likeness))
+    return seen, held_out
+
+
+def requested() -> dict[str, bool]:
+    """Check how often a request brings back what fits, by words and with each kind of vectors that is installed."""
+    ways: dict[str, StatementVectors | None] = {"by words": None}
+    for name, packages, make in (
+        ("wordllama", meaning.SMALL, meaning.small),
+        ("e5", meaning.LARGE, meaning.large),
+    ):
+        embedder = getattr(make(), "embedder", None) if meaning.folders(packages) else None
+        if embedder is not None:
+            ways[name] = StatementVectors(embedder)
+    for name, likeness in ways.items():
+        for title, tally in zip(("seen", "held out"), requests(likeness), strict=True):
+            print(
+                f"  {name}, {title}: {tally.came} of {tally.fitting} requests bring back their entry"
+                f" ({tally.shown} shown), {tally.answered} of {tally.nothing} others bring something back"
+            )
+    _, held_out = requests()
+    return {
+        f"{held_out.came} of {held_out.fitting} held-out requests bring back their entry (at least 40%)": (
+            held_out.came >= 0.4 * held_out.fitting
+        ),
+        f"{held_out.answered} of {held_out.nothing} about nothing bring something back (at most 15%)": (
+            held_out.answered <= 0.15 * held_out.nothing
+        ),
+    }
+
+
 def believing(sentences: list[str]) -> Memory:
     """Return a memory that a model has filled with everything it read on a page."""
     held = Memory(MemoryFolder(), ManualClock(1.79e9), lambda: "2026-11-16")
@@ -177,7 +246,13 @@ def main() -> int:
             os.environ.pop(name, None)
         memory = live(Path(home))
         known = memory.entries()
-        bars = {**remembered(known), **answered(known), **tidied(memory), **planted()}
+        bars = {
+            **remembered(known),
+            **answered(known),
+            **requested(),
+            **tidied(memory),
+            **planted(),
+        }
     print(*(f"{'✓' if met else '✗'} {says}" for says, met in bars.items()), sep="\n")
     return 0 if all(bars.values()) else 1
 

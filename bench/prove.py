@@ -48,6 +48,7 @@ MODULES = (
     "agent",
     "team",
     "dreams",
+    "recall",
     "suite",
     "mutation",
 )

@@ -87,7 +87,7 @@ def test_questions_about_another_conversation_are_asked_under_the_names_of_this_
     strange = [("What did Cleo say about wavelengths of helium lasers?", ["D1:1"], 4)]
     path.write_text(json.dumps([sample(QUESTIONS[:1]), sample(strange, ("Cleo", "Dan"))]))
     assert main(["eval", "locomo", "--data", str(path), "--by", "words", "--strangers"]) == 0
-    assert "50.0% of questions about other conversations got an answer." in capsys.readouterr().out
+    assert "50.0% of questions about other conversations got an answer" in capsys.readouterr().out
 
 
 def test_a_file_of_another_shape_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -136,8 +136,8 @@ class StoreRecall:
         self._result = result
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
-        """The matching records, best first."""
-        return self._store.search(query, kind=kind, k=k)
+        """The matching records, best first; if nothing matches well, the nearest, marked as weak."""
+        return self._store.search(query, kind=kind, k=k, weak=True)
 
     def fetch(self, reference: str) -> bytes:
         """The full content of a record or stored result; raises `sevenfold.errors.UserError` if there is none."""

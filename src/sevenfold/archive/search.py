@@ -53,5 +53,5 @@ def outside_context(search: Callable[..., list[Hit]], log: Log) -> tuple[list[Hi
     """What a search finds outside the context, and how many of its best hits are still in the context."""
     hits = search()
     visible = visible_records(log)
-    still_in_context = sum(hit.uuid in visible for hit in hits)
+    still_in_context = sum(hit.uuid in visible and not hit.weak for hit in hits)
     return search(visible=visible, only_hidden=True), still_in_context

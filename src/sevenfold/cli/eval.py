@@ -37,6 +37,11 @@ def run(options: argparse.Namespace) -> int:
         figures, interval = (f"{figure:.1f}" for figure in one.recall.values()), one.interval["10"]
         rows.append([name, str(one.questions), *figures, "{:.1f} to {:.1f}".format(*interval)])
     console.print(grid(NAME, *[NUMBER] * 5, rows=rows))
+    sure = " · ".join(f"R@{depth} {figure:.1f}" for depth, figure in report.sure_recall.items())
+    console.print(f"\nOf this, recall is sure of: {sure}")
     if (wrong := report.answered_without_evidence) is not None:
-        console.print(f"\n{wrong:.1f}% of questions about other conversations got an answer.")
+        console.print(
+            f"{wrong:.1f}% of questions about other conversations got an answer; for {100 - wrong:.1f}%, recall said"
+            " that nothing matches well."
+        )
     return 0

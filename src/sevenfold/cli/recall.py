@@ -54,7 +54,13 @@ def run(options: argparse.Namespace) -> int:
     by = meaning.way(options.by)
     switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
     scorers = ByMeaning().scorers(by, switched_on=switched_on)
-    wanted = {"kind": options.kind, "k": options.k, "around": options.around, "words": by != "meaning"}
+    wanted = {
+        "kind": options.kind,
+        "k": options.k,
+        "around": options.around,
+        "words": by != "meaning",
+        "weak": True,
+    }
     with indexed(path) as (log, index):
         for scorer in scorers:
             _prepare(path, index, scorer)
@@ -64,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
         _print(hits, in_context)
-    return 0 if hits else NO_MATCHES
+    return 0 if any(not hit.weak for hit in hits) else NO_MATCHES
 
 
 @contextmanager
@@ -96,6 +102,9 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
 def _print(hits: list[Hit], in_context: int) -> None:
     console = ReportConsole()
     quoted = not console.is_terminal or console.no_color
+    if hits and hits[0].weak:
+        console.say("Nothing matches well. The nearest records, which may be about something else:")
+        console.print()
     for number, hit in enumerate(hits, 1):
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"

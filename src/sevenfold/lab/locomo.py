@@ -95,12 +95,18 @@ class RecallScore(Struct, frozen=True):
 
 
 class LocomoReport(RecallScore, frozen=True):
-    """The score of a whole run, also by category and by conversation."""
+    """The score of a whole run, also by category and by conversation.
+
+    `recall` counts all hits, as the agent's tool and the command show them: if nothing matches well, they say so and
+    show the nearest records. `sure_recall` counts only hits that match well, which is what a program gets by default.
+    """
 
     by_category: dict[str, RecallScore]
     by_conversation: list[RecallScore]
+    sure_recall: dict[str, float]
     answered_without_evidence: float | None
-    """The share of questions about other conversations that got any hit, in percent; None if not measured."""
+    """The share of questions about other conversations that something matches well, in percent; None if not measured:
+    for the rest, recall abstains."""
 
 
 def read(data: Path, key: Path | None = None) -> list[Dialogue]:
@@ -126,13 +132,15 @@ def measure(
     """Ask every question; with ``strangers``, also those about the next conversation, with the speakers renamed."""
     scorers = ByMeaning().scorers(by)
     asked: list[Shares] = []
+    sure: list[Shares] = []
     answered: list[bool] = []
     for number, dialogue in enumerate(dialogues):
         examined = Examination(dialogue, by, scorers)
         asked.append(examined.shares(dialogue, only_hidden=only_hidden))
+        sure.append(examined.shares(dialogue, only_hidden=only_hidden, sure=True))
         if strangers and len(dialogues) > 1:
             answered += examined.strangers(dialogues[(number + 1) % len(dialogues)])
-    return _report(asked, answered)
+    return _report(asked, sure, answered)
 
 
 class Examination:
@@ -146,28 +154,46 @@ class Examination:
             while index.prepare(scorer):
                 pass
         self._search = partial(
-            index.search, k=max(DEPTHS), around=0, scorers=scorers, words=by != "meaning", only_hidden=True
+            index.search,
+            k=max(DEPTHS),
+            around=0,
+            scorers=scorers,
+            words=by != "meaning",
+            only_hidden=True,
+            weak=True,
         )
 
-    def shares(self, key: Dialogue, *, only_hidden: bool = False) -> Shares:
-        """The share of the evidence found for each question; ``only_hidden`` ignores evidence still in the context."""
+    def shares(self, key: Dialogue, *, only_hidden: bool = False, sure: bool = False) -> Shares:
+        """The share of the evidence found for each question.
+
+        ``only_hidden`` ignores evidence still in the context; ``sure`` counts only hits that match well.
+        """
         turns = self._dialogue.turns
         kept = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
-        return [
-            (one.category, shares_found(self._search(one.text, visible=visible), one.evidence - visible))
-            for one in key.questions
-            if one.evidence - visible
-        ]
+        shares: Shares = []
+        for question in key.questions:
+            evidence = question.evidence - visible
+            if evidence:
+                hits = self._search(question.text, visible=visible)
+                counted = [hit for hit in hits if not (sure and hit.weak)]
+                shares.append((question.category, shares_found(counted, evidence)))
+        return shares
 
     def strangers(self, other: Dialogue) -> list[bool]:
-        """Whether each question about another conversation, with this one's speakers' names, gets any hit."""
+        """Whether something matches each question about another conversation, with this one's speakers' names, well."""
         names = dict(zip(other.speakers, self._dialogue.speakers, strict=False))
-        return [bool(self._search(_renamed(one.text, names))) for one in other.questions]
+        answered = (self._search(renamed(question.text, names)) for question in other.questions)
+        return [any(not hit.weak for hit in hits) for hits in answered]
 
 
-def _report(asked: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
+def _report(asked: Sequence[Shares], sure: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
     together = [one for several in asked for one in several]
+    well = [shares for several in sure for _, shares in several]
+    sure_recall = {
+        str(depth): _percent(fmean(column))
+        for depth, column in zip(DEPTHS, zip(*well, strict=True), strict=True)
+    }
     by_category: dict[str, list[list[float]]] = {}
     for category, shares in together:
         by_category.setdefault(category, []).append(shares)
@@ -176,6 +202,7 @@ def _report(asked: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
         **structs.asdict(whole),
         by_category={name: RecallScore.of(shares) for name, shares in sorted(by_category.items())},
         by_conversation=[RecallScore.of([shares for _, shares in several]) for several in asked if several],
+        sure_recall=sure_recall,
         answered_without_evidence=_percent(fmean(answered)) if answered else None,
     )
 
@@ -190,7 +217,8 @@ def _percent(share: float) -> float:
     return round(100 * share, 1)
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with names replaced by others."""
     pattern = "|".join(rf"\b{re.escape(name)}\b" for name in names)
     return re.sub(pattern, lambda name: names[name[0]], text)
 

@@ -1,14 +1,21 @@
 """Finds the few entries that are relevant to the user's message.
 
-An entry is relevant if it shares at least two distinctive words with the message, or one name, path, flag or figure; if
-vectors are installed, also if it is as similar in meaning as recall requires. Below that threshold nothing is returned.
-Entries are ranked as in recall: by the rarity of the shared words, plus similarity.
+Requests are short, and say what is to be done rather than what the rule is about: often a single word meets the entry.
+So an entry is relevant if it shares with the message one name, path, flag or figure; one word that few entries have and
+that is not in requests about anything; two other distinctive words; or, less surely, words for the same matter
+(`related_words.toml`). If vectors are installed, also if it is as similar in meaning as recall requires. Below that
+threshold nothing is returned. Entries are ranked by the rarity of the shared words, plus similarity. Those with the
+user's own words come first: unconfirmed ones only take places that are left.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,15 +24,23 @@ from sevenfold.memory.entry import MemoryEntry
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.words import distinctive_words, names_something, shared
 from sevenfold.recall import meaning
-from sevenfold.recall.ranking import fused, rarity
+from sevenfold.recall.ranking import DENSE_RUN, fused, rarity
 
 if TYPE_CHECKING:
     from sevenfold.recall.vectors import Embedder, Floats
 
+_ENDING = re.compile(r"(?:ings?|ies|ied|es|ed|e|s|y)$")
+
 MOST = 3
 LEAST_WORDS = 2
 NAME_COUNTS = 2.0
-"""How many words a name counts for."""
+"""How many words a name counts for; also a word that few entries have."""
+RELATED_COUNTS = 2.0
+"""How many words a matter counts for that is named in other words and that few entries are about."""
+FEW_ENTRIES = 0.1
+"""The share of all entries that may have a word for it to count as much as a name; two may in any case."""
+SHORTEST = 3
+"""The fewest letters of a word that counts as much as a name."""
 
 
 class FittingEntry(Struct, frozen=True):
@@ -34,7 +49,7 @@ class FittingEntry(Struct, frozen=True):
     known: KnownEntry
     score: float
     words: tuple[str, ...]
-    """The words that the entry and the message share; empty if they are similar only in meaning."""
+    """The words that relate the entry to the message; empty if they are similar only in meaning."""
 
 
 class StatementVectors:
@@ -79,23 +94,98 @@ def fitting(
     """The most relevant entries, best first; entries that are no longer valid are skipped."""
     asked = distinctive_words(query)
     words = [distinctive_words(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
-    holding = Counter(word for held in words for word in held)
     # By index, because an entry of the project and one of the user may have the same name.
     valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
-    shares = {place: both for place in valid if _enough(both := shared(words[place], asked))}
-    rare = {
-        place: sum(rarity(holding[word], len(known)) for word in both) for place, both in shares.items()
-    }
-    opinions = [(1.0, rare)]
+    matches = _matches(asked, words)
+    relevant = {place: matches[place] for place in valid if matches[place].counts >= LEAST_WORDS}
+    opinions = [(1.0, {place: match.rarity for place, match in relevant.items()})]
     if likeness is not None:
         scores = likeness.scores(query, [known[place].entry.words for place in valid])
         near = {place: score for place, score in zip(valid, scores, strict=True) if score}
         opinions.append((likeness.weight, near))
     total = fused(opinions)
-    best = sorted(total, key=lambda place: (-total[place], known[place].entry.file))[:most]
-    return [
-        FittingEntry(known[place], total[place], tuple(sorted(shares.get(place, ())))) for place in best
-    ]
+
+    def rank(place: int) -> tuple[bool, float, str]:
+        return not known[place].stamp.trusted, -total[place], known[place].entry.file
+
+    best = sorted(total, key=rank)[:most]
+    return [FittingEntry(known[place], total[place], tuple(sorted(matches[place].words))) for place in best]
+
+
+class _Match(Struct, frozen=True):
+    """What relates an entry to a message."""
+
+    words: frozenset[str]
+    counts: float
+    rarity: float
+
+
+def _matches(asked: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_Match]:
+    """What relates each entry to a message of these words."""
+    both = [shared(words, asked) for words in entries]
+    few = max(2.0, FEW_ENTRIES * len(entries))
+    holding = Counter(word for words in entries for word in words)
+    asked_matters = _matters(asked)
+    matters = [_matters(words) & asked_matters for words in entries]
+    about = Counter(matter for several in matters for matter in several)
+    related = related_words()
+    found = []
+    for words, literal, shared_matters in zip(entries, both, matters, strict=True):
+        values = {word: _counts(word, asked, few=holding[word] <= few) for word in literal}
+        counts = sum(values.values())
+        rare = sum(rarity(holding[word], len(entries)) for word in literal)
+        reasons = set(literal)
+        counted = _matters(word for word, value in values.items() if value >= NAME_COUNTS)
+        for matter in shared_matters - counted:
+            counts += RELATED_COUNTS if about[matter] <= few else 1.0
+            # Other words for a matter are weaker evidence than the word itself.
+            rare += rarity(about[matter], len(entries)) / 2
+            reasons |= {word for word in words if matter in related.matters.get(word, ())}
+        found.append(_Match(frozenset(reasons), counts, rare))
+    return found
+
+
+def _matters(words: Iterable[str]) -> frozenset[int]:
+    """The matters that these words name, by number."""
+    known = related_words().matters
+    return frozenset(matter for word in words for matter in known.get(word, ()))
+
+
+def _counts(word: str, asked: frozenset[str], *, few: bool) -> float:
+    """How many words a word of an entry counts for that is also asked, in this or another form."""
+    if names_something(word):
+        return NAME_COUNTS
+    if not few or len(word) < SHORTEST or DENSE_RUN.search(word):
+        return 1.0
+    # A word that stands alone must be the same word, not just begin alike, as "station" and "statistics" do.
+    ordinary = related_words().ordinary
+    forms = {other for other in asked if _root(other) == _root(word)}
+    return NAME_COUNTS if forms and not ordinary & {word, *forms} else 1.0
+
+
+def _root(word: str) -> str:
+    """A word without its ending, roughly."""
+    return _ENDING.sub("", word) or word
+
+
+class RelatedWords(Struct, frozen=True):
+    """The content of `related_words.toml`."""
+
+    matters: dict[str, frozenset[int]]
+    """The numbers of the groups that a word is in."""
+    ordinary: frozenset[str]
+
+
+@cache
+def related_words() -> RelatedWords:
+    """The words that name the same matter, and those that are in requests about anything."""
+    content = tomllib.loads(Path(__file__).with_name("related_words.toml").read_text(encoding="utf-8"))
+    matters: dict[str, set[int]] = {}
+    for number, group in enumerate(content["related"]):
+        for word in group.split():
+            matters.setdefault(word, set()).add(number)
+    fixed = {word: frozenset(numbers) for word, numbers in matters.items()}
+    return RelatedWords(fixed, frozenset(content["ordinary"].split()))
 
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:

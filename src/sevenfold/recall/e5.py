@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tarfile
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from sevenfold.recall.meaning import VectorTrust
+from sevenfold.recall.ranking import FILLERS
 from sevenfold.recall.vectors import Floats, unit
 
 WEIGHTS = "models/e5-small-int8.tar.gz"
@@ -30,6 +31,8 @@ VOCABULARY = "vocab.txt"
 MOST_PARTS = 512
 """The most word pieces the model reads; the rest of a text is ignored."""
 LONGEST_WORD = 100
+PREFIX = 3
+"""The word parts before a text: the begin marker, and "query:" or "passage:"."""
 BEGIN, END, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
@@ -48,6 +51,7 @@ class E5Vectors:
             raise ValueError(f"{weights / WEIGHTS}: these are not the weights that are known")
         self._parts = WordPieces(vocabulary / VOCABULARY)
         self._model = _model(archive)
+        self._empty = self._parts.numbers((*FILLERS, *punctuation, "s"))
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row of length 1 for each text."""
@@ -58,11 +62,27 @@ class E5Vectors:
         found: Floats = unit(self._vector(f"query: {text}")[None])[0]
         return found
 
+    def passage_words(self, text: str) -> Floats:
+        """A row of length 1 for each word part of a passage."""
+        rows = self._states(self._parts.of(f"passage: {text}"))
+        return unit(rows[PREFIX:])
+
+    def query_words(self, text: str) -> Floats:
+        """A row of length 1 for each word part of a query that carries content."""
+        numbers = self._parts.of(f"query: {text}")
+        places = [place for place in range(PREFIX, len(numbers) - 1) if numbers[place] not in self._empty]
+        return unit(self._states(numbers)[places])
+
     def _vector(self, text: str) -> Floats:
-        numbers = np.array([self._parts.of(text)], np.int64)
-        given = {"input_ids": numbers, "attention_mask": np.ones_like(numbers)}
-        found: Floats = self._model.run(["last_hidden_state"], given)[0][0].mean(axis=0)
-        return found
+        vector: Floats = self._states(self._parts.of(text)).mean(axis=0)
+        return vector
+
+    def _states(self, parts: Sequence[int]) -> Floats:
+        """The model's last state for each word part."""
+        numbers = np.array([parts], np.int64)
+        inputs = {"input_ids": numbers, "attention_mask": np.ones_like(numbers)}
+        states: Floats = self._model.run(["last_hidden_state"], inputs)[0][0]
+        return states
 
 
 def _model(archive: bytes) -> Any:
@@ -86,6 +106,10 @@ class WordPieces:
         if not {BEGIN, END, UNKNOWN} <= self._numbers.keys():
             raise ValueError(f"{vocabulary}: this is not the vocabulary of BERT")
         self._word = lru_cache(maxsize=20_000)(self._parts)
+
+    def numbers(self, parts: Iterable[str]) -> frozenset[int]:
+        """The ids of those parts that the vocabulary has."""
+        return frozenset(self._numbers[part] for part in parts if part in self._numbers)
 
     def of(self, text: str) -> list[int]:
         """The ids of a text's word pieces, between the begin and end markers."""

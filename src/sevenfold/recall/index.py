@@ -131,8 +131,11 @@ class RecallIndex:
         around: int = 1,
         scorers: Sequence[Scorer] = (),
         words: bool = True,
+        weak: bool = False,
     ) -> list[Hit]:
         """The records that match the query, best first, at most ``k``; empty if nothing matches well enough.
+
+        With ``weak``, the nearest records are returned even then, marked as `Hit.weak`.
 
         ``kind`` is one or more of `sevenfold.recall.passages.KINDS`. ``visible`` has the ids of the records that the
         model still sees in full; with ``only_hidden`` they are skipped. Each hit comes with ``around`` records before
@@ -142,7 +145,9 @@ class RecallIndex:
             raise InputError(
                 f"recall cannot give {k} hits with {around} neighbours; ask for at least 1 and 0"
             )
-        options = SearchOptions(kinds(kind), k, visible if only_hidden else (), around, scorers, words)
+        options = SearchOptions(
+            kinds(kind), k, visible if only_hidden else (), around, scorers, words, weak
+        )
         return self._safely(lambda: Search(self._tables, query, options).hits())
 
     def close(self) -> None:
@@ -343,12 +348,22 @@ class SessionRecall:
         self._follower.settle(seconds)
 
     def search(
-        self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
+        self,
+        query: str,
+        *,
+        kind: str | None = None,
+        k: int = 10,
+        by: Way | None = None,
+        meant: bool = True,
+        weak: bool = False,
     ) -> list[Hit]:
-        """Search everything said so far; ``meant`` includes meaning, if installed, and ``by`` overrides ``meant``."""
+        """Search everything said so far; ``meant`` includes meaning, if installed, and ``by`` overrides ``meant``.
+
+        With ``weak``, the nearest records are returned, marked as such, if nothing matches well.
+        """
         scorers = self.meaning.scorers(by, switched_on=meant)
         self.catch_up()
-        hits = self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
+        hits = self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning", weak=weak)
         if any(map(self.index.prepare, scorers)):
             self._follower.begin()
         return hits

@@ -106,19 +106,29 @@ def installed(most: int = MOST) -> Scorer | None:
 
     ``most``: how many passages of a session get a vector.
     """
-    large, small = folders(LARGE), folders(SMALL)
-    if not large and not small:
-        return None
-    # Imported here because they load numpy.
-    from sevenfold.recall import e5, vectors
-
-    with suppress(ImportError, OSError, ValueError):
-        if large:
-            return vectors.Meaning(e5.E5Vectors(large[-1], large[-2]), most)
-    with suppress(OSError, ValueError):
-        if small:
-            return vectors.Meaning(vectors.StaticVectors(small[-1]), most)
+    for packages, make in ((LARGE, large), (SMALL, small)):
+        if folders(packages):
+            with suppress(ImportError, OSError, ValueError):
+                return make(most)
     return None
+
+
+def large(most: int = MOST) -> Scorer:
+    """The scorer with the weights of the language model; raises `ImportError`, `OSError` or `ValueError`."""
+    # Imported here because they load numpy.
+    from sevenfold.recall import closer, e5, vectors
+
+    *_, vocabulary, weights = folders(LARGE)
+    model = e5.E5Vectors(weights, vocabulary)
+    return vectors.Meaning(model, most, closer.CloserLook(model))
+
+
+def small(most: int = MOST) -> Scorer:
+    """The scorer with word vectors; raises `OSError` or `ValueError` if they cannot be read."""
+    # Imported here because they load numpy.
+    from sevenfold.recall import similar, vectors
+
+    return similar.SimilarWords(vectors.StaticVectors(folders(SMALL)[-1]), most)
 
 
 def folders(packages: Sequence[str]) -> list[Path]:

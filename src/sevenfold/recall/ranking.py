@@ -25,9 +25,14 @@ MOST_NEEDLES = 5
 MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
 """Characters of a query that are used; the rest is ignored."""
-ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.325
-"""The share of a query, by weight of its words, that the best record must match. For questions it is lower, and the
-records around it count too, since answers use other words. `docs/recall.md` shows what returning nothing costs."""
+ENOUGH = 0.4
+"""The share of a statement, by weight of its words, that the best record must match."""
+LEAST_IF_ASKED, ENOUGH_IF_ASKED, MOST_IF_ASKED, PER_DOUBLING = 0.325, 0.39, 0.55, 0.06
+"""The share of a question that the best record and those around it must match, since answers use other words, in an
+index of `SMALL_INDEX` pieces, how much it rises each time the index doubles, and its bounds. The best of
+many places matches more by chance than the best of few: with a fixed share, a long conversation would answer anything.
+`docs/recall.md` shows what is lost and what is silenced."""
+SMALL_INDEX = 230
 BEHIND = 0.3
 """Records with less than this share of the best score are dropped."""
 NEIGHBOUR_CREDIT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
@@ -80,10 +85,12 @@ class Query(Struct, frozen=True):
     asks: bool
     """Whether it is a question. The words of a question occur around the answer, if not in it."""
 
-    @property
-    def enough(self) -> float:
-        """The share of the query that the best record must match."""
-        return ENOUGH_IF_ASKED if self.asks else ENOUGH
+    def enough(self, pieces: int) -> float:
+        """The share of the query that the best record must match, in an index with this many pieces."""
+        if not self.asks:
+            return ENOUGH
+        doublings = math.log2(max(1, pieces) / SMALL_INDEX)
+        return max(LEAST_IF_ASKED, min(MOST_IF_ASKED, ENOUGH_IF_ASKED + PER_DOUBLING * doublings))
 
     @classmethod
     def of(cls, text: str) -> Query:

@@ -65,6 +65,8 @@ class Hit(Struct, frozen=True):
     after: tuple[Near, ...] = ()
     matched: tuple[str, ...] = ()
     """How it was found: ``exact``, ``words``, ``meaning``."""
+    weak: bool = False
+    """Whether nothing in the search matched well: the nearest there is, and perhaps about something else."""
 
 
 class Scorer(Protocol):
@@ -96,6 +98,8 @@ class SearchOptions(Struct, frozen=True):
     around: int
     scorers: Sequence[Scorer] = ()
     words: bool = True
+    weak: bool = False
+    """Whether to return the nearest records, marked as weak, if nothing matches well."""
 
 
 def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
@@ -120,6 +124,8 @@ class Search:
         """The piece to show for each record."""
         self._matched: dict[str, list[str]] = {}
         """How each record was found, other than by its exact text."""
+        self._weak = False
+        """Whether nothing but exact matches matches well."""
         self._found_by: dict[str, Scorer] = {}
         """The scorer that alone found a record, and can tell where in its piece the match is."""
 
@@ -171,7 +177,8 @@ class Search:
         self._matched = {uuid: ["words"] for uuid in words}
         others = list(self._opinions())
         # Matches by words count as soon as anything justifies an answer, even if only another scorer does.
-        if not enough and not any(vouches for _, _, vouches in others):
+        self._weak = not enough and not any(vouches for _, _, vouches in others)
+        if self._weak and not self._options.weak:
             return {}
         return ranking.fused([(1.0, words), *((weight, scores) for weight, scores, _ in others)])
 
@@ -207,7 +214,7 @@ class Search:
         # The words of a question occur around its answer; a statement must match the record itself.
         holds = held_around if self._query.asks else own
         shares = (ranking.share(holds[place], weights[:asked]) for place in fit[: self._options.k])
-        enough = max(shares, default=0.0) >= self._query.enough
+        enough = max(shares, default=0.0) >= self._query.enough(self._index.count())
         fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
         for place in fit:
             self._shown.setdefault(shown[place].uuid, shown[place])
@@ -290,6 +297,7 @@ class Search:
             before=self._near(lane, number - around, number - 1),
             after=self._near(lane, number + 1, number + around),
             matched=("exact",) if exact else tuple(self._matched[uuid]),
+            weak=self._weak and not exact,
         )
 
     def _near(self, lane: int, first: int, last: int) -> tuple[Near, ...]:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
+from sevenfold.recall.closer import CloserLook
 from sevenfold.recall.meaning import ORDINARY, Likeness, VectorTrust
 from sevenfold.recall.tables import Tables
 
@@ -124,10 +125,17 @@ class Meaning:
 
     name = "meaning"
 
-    def __init__(self, embedder: Embedder, most: int = meaning.MOST) -> None:
-        """``most``: only this many passages of an index, from the beginning, get a vector."""
-        self.weight, self.enough = embedder.trust.weight, embedder.trust.apart
+    def __init__(
+        self, embedder: Embedder, most: int = meaning.MOST, closer: CloserLook | None = None
+    ) -> None:
+        """``most``: only this many passages of an index, from the beginning, get a vector.
+
+        ``closer`` looks at the best passages word by word; its scores replace those of whole passages.
+        """
+        self.weight = closer.weight if closer is not None else embedder.trust.weight
+        self.enough = closer.enough if closer is not None else embedder.trust.apart
         self.embedder = embedder
+        self._closer = closer
         self._most = most
         self._pieces: Tables | None = None
         self._rows = Rows.empty(embedder.dimensions)
@@ -141,6 +149,9 @@ class Meaning:
         while self.prepare(pieces) and monotonic() < until:
             pass
         found = self._likeness(self.embedder.query(query))
+        if self._closer is not None:
+            best = [likeness.piece for likeness in found]
+            return self._closer.scores(pieces, query, best, self._rows.pieces.tolist())
         return meaning.trusted(found, least, self.embedder.trust.behind)
 
     def prepare(self, pieces: Tables) -> bool:
@@ -223,6 +234,10 @@ class StaticVectors:
             if parts := [part for word in held for part in known[word]]:
                 row[:] = self._table.take(parts, axis=0).sum(axis=0)
         return unit(rows)
+
+    def words(self, text: str) -> set[str]:
+        """The different words of a text that can have a vector."""
+        return set(_words(text))
 
     def query(self, text: str) -> Floats:
         """The vector of a query, which is treated like any other text."""

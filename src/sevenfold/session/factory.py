@@ -226,11 +226,17 @@ class SessionParts(Struct, frozen=True):
         return str((self.store and self.store.transcript(self.name, name)) or "")
 
     def search(
-        self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
+        self,
+        query: str,
+        *,
+        kind: str | None = None,
+        k: int = 10,
+        by: str | None = None,
+        weak: bool = False,
     ) -> list[Hit]:
         """The matching records, best first; unless ``by`` says how to search, the settings decide."""
         meant = self.settings.current().recall_meaning
-        return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
+        return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant, weak=weak)
 
 
 def on_disk(name: str, options: OpenOptions) -> SessionParts:

@@ -260,10 +260,19 @@ class Session(SessionBase):
         return self.conversation.ladder.propose(self.conversation)
 
     def recall(
-        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
+        self,
+        query: str,
+        *,
+        kind: str | None = None,
+        most: int = 10,
+        by: str | None = None,
+        weak: bool = False,
     ) -> list[Hit]:
-        """Search the whole session, above all what has left the context."""
-        return self._store.search(query, kind=kind, k=most, by=by)
+        """Search the whole session, above all what has left the context; nothing, if nothing matches well.
+
+        With ``weak``, the nearest records are returned even then, each marked as `Hit.weak`.
+        """
+        return self._store.search(query, kind=kind, k=most, by=by, weak=weak)
 
     def notes(self) -> str | None:
         """The current session notes; None if there are none."""

@@ -252,11 +252,20 @@ def _record(recall: StoreRecall, given: RecallInput, room: int) -> str:
     return f"{shown}\n({left:,} more characters; offset={given.offset + len(shown)})" if left > 0 else shown
 
 
+_WEAK = (
+    "Nothing matches well: what you are looking for was probably never said. The nearest records, which may be about"
+    " something else:"
+)
+
+
 def _hits(hits: Sequence[Hit], room: int) -> str:
     if not hits:
         return "No matches. Try fewer or different words: names, paths, numbers or error texts work best."
     shown: list[str] = []
     most = room
+    if hits[0].weak:
+        shown.append(_WEAK)
+        room -= len(_WEAK) + 2
     for hit in hits:
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         by = _MATCHED.get(hit.matched, " and ".join(hit.matched))
