@@ -35,6 +35,9 @@ from tests.support import answer as spoken
 from tests.support import transcript
 
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
+
 @pytest.mark.spec("S8.4", "S9.2")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_a_resumed_session_sends_the_very_bytes_the_first_would_have_sent(

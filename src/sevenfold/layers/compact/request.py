@@ -126,6 +126,8 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """Whether it was made; if not, nothing has changed."""
     reason: str = ""
     """Why it was not made."""
+    ways: tuple[str, ...] = ()
+    """What else makes room, if it was not made."""
     boundary: str
     trigger: Trigger
     engine: EngineName
