@@ -7,7 +7,6 @@ import pytest
 import sevenfold
 from sevenfold.providers.offline import OfflineClient, Script
 
-
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
 
 

@@ -14,7 +14,6 @@ from sevenfold.events import Acted
 from sevenfold.profiles import find
 from tests.session.talking import ALONE, BOUND, READ, SHELL, alone, calling, fake_reply, hear, said
 
-
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
 
 

@@ -34,7 +34,6 @@ from tests.session.talking import (
 from tests.support import answer as spoken
 from tests.support import transcript
 
-
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
 
 

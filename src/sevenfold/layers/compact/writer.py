@@ -271,7 +271,7 @@ def _result(
         tokens_after=after,
         summarised=len(divided.hidden),
         kept=len(divided.kept),
-        summary=verdict.text,
+        summary="\n\n".join([verdict.text, *shown.texts]),
         score=verdict.score,
         chain=CompactionChain(),
         invented=verdict.invented,
