@@ -318,3 +318,24 @@ def test_an_automatic_compaction_that_is_not_made_is_told(tmp_path: Path) -> Non
         assert not here.told(Compacted)
         told = [event.reason for event in here.told(SteppedAside, layer="compact")]
         assert any(reason.startswith("not compacted: ") for reason in told)
+
+
+@pytest.mark.spec("S16.8")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_task_of_a_sub_agent_stays_whole_and_is_not_the_users_word(engine: Any) -> None:
+    task = "Check every crane of the harbour.\n\n" + FILLER * 60 + "\nReport the broken ones."
+    with (
+        world(Talker()) as here,
+        here.session(tools=[], source="agent:checker", settings={"user_words": 500}) as session,
+    ):
+        session.user(task, key="agent-1#1")
+        session.complete()
+        for cycle in range(3):
+            talk(session, [said(cycle * 10 + number) for number in range(12)])
+            done = session.compact(engine=engine)
+            assert done is not None
+            assert done.made
+            given = [text for text in parts(session) if text.startswith("<given-task>")]
+            assert len(given) == 1
+            assert task in given[0]
+            assert not any("crane of the harbour" in line for line in block(session))

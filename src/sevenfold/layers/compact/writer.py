@@ -174,7 +174,7 @@ class Result(Struct, frozen=True):
     """Text that hooks add after the summary."""
 
 
-class Plan(Struct, frozen=True):
+class PlannedCompaction(Struct, frozen=True):
     """What a compaction would write, and what would be left of the conversation."""
 
     texts: tuple[str, ...]
@@ -188,7 +188,7 @@ class Plan(Struct, frozen=True):
     """The pinned records in a range, as they are shown behind its summary."""
 
 
-def plan(c: Conversation, made: Result) -> Plan:
+def plan(c: Conversation, made: Result) -> PlannedCompaction:
     """Put together what a compaction writes; restored files get only the room that keeps it worth making."""
     divided, shown = made.divided, made.shown
     if divided.span == "range":
@@ -197,16 +197,16 @@ def plan(c: Conversation, made: Result) -> Plan:
         pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
         summary = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
         texts = (summary, *shown.texts)
-        return Plan(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
+        return PlannedCompaction(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
     texts = (summary_message(c, made.request, divided, made.verdict.text),)
     if not _is_replaced(made):
         texts = (*texts, *shown.texts)
     after = size_after(c, divided, sum(map(c.count, texts)))
     if after >= most_after(c, divided):
-        return Plan(texts, after)
+        return PlannedCompaction(texts, after)
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
-    return Plan(texts, after, tuple(attachments), tuple(restored), tuple(missed))
+    return PlannedCompaction(texts, after, tuple(attachments), tuple(restored), tuple(missed))
 
 
 def _is_replaced(made: Result) -> bool:
@@ -226,7 +226,7 @@ def not_made(c: Conversation, made: Result, after: int) -> Compacted:
     return replace(_result(c, made, size, after, "", reason), ways=ways)
 
 
-def write(c: Conversation, made: Result, planned: Plan, failures: int) -> Compacted:
+def write(c: Conversation, made: Result, planned: PlannedCompaction, failures: int) -> Compacted:
     """Write a compaction atomically, with the content restored after it; returns what was done.
 
     ``failures``: compactions in a row in which no model produced a summary.
@@ -307,7 +307,7 @@ def summary_message(c: Conversation, request: CompactionRequest, divided: Scope,
 
 
 def _compaction(
-    c: Conversation, made: Result, planned: Plan, placed: CompactionChain, failures: int
+    c: Conversation, made: Result, planned: PlannedCompaction, placed: CompactionChain, failures: int
 ) -> str:
     """Write boundary, summary and restored content; returns the boundary's id."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
@@ -388,7 +388,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     return attachments, [name for name, _ in given], missed
 
 
-def _fold(c: Conversation, made: Result, planned: Plan) -> str:
+def _fold(c: Conversation, made: Result, planned: PlannedCompaction) -> str:
     """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]
