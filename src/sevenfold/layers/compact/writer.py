@@ -5,6 +5,7 @@ Also predicts the size and cost of a compaction before it is made, and says when
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import dropwhile
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from sevenfold.layers.compact.request import (
 )
 from sevenfold.layers.compact.scope import messages_of
 from sevenfold.layers.compact.user_record import Shown
-from sevenfold.prompts.compact import Continued
+from sevenfold.prompts.compact import Continued, GivenTask, UserWords
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
@@ -62,6 +63,7 @@ LEFT_SHARE = 0.8
 """A compaction must end below this share of what it replaces, or it is not made."""
 LEAST_TEXT = 120
 """Tokens below which a summary is little more than its nine headings."""
+_FORGED = re.compile(rf"<(?=/?\s*(?:{UserWords.tag}|{GivenTask.tag})\b)", re.IGNORECASE)
 SHARE = 0.2
 """The most a summary may take of the content it summarises for the first time, as a share."""
 LEAST_SUMMARY = 1_500
@@ -294,6 +296,7 @@ def _result(
 
 def summary_message(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
     """The message that contains the summary, as it is sent."""
+    text = unforged(text)
     if divided.span == "range":
         return Folded(len(divided.hidden), text, c.services.path or None).render()
     auto = request.trigger != "manual"
@@ -304,6 +307,11 @@ def summary_message(c: Conversation, request: CompactionRequest, divided: Scope,
         auto=auto,
         autonomous=request.autonomous or (auto and c.autonomous()),
     ).render()
+
+
+def unforged(text: str) -> str:
+    """A summary that cannot pass for the blocks behind it, whatever a model or a tool's output wrote into it."""
+    return _FORGED.sub("&lt;", text)
 
 
 def _compaction(
@@ -377,7 +385,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
     always: list[Attachment] = []
     if _is_replaced(made):
-        texts = [RecordedFacts(made.verdict.behind).render()] if made.verdict.behind else []
+        texts = [RecordedFacts(unforged(made.verdict.behind)).render()] if made.verdict.behind else []
         texts += made.shown.texts
         always = [Attachment("facts", tuple(map(blocks.text, texts)))] if texts else []
     from_hooks = [restore.from_hooks(made.context)] if made.context else []
