@@ -20,6 +20,7 @@ from sevenfold.layers.compact.extract.notation import read_back
 from sevenfold.layers.compact.summary import unsupported as claims_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.ports import Log
+from sevenfold.prompts.compact import UserWords
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Decision, Entry, Said
@@ -187,7 +188,8 @@ def _audited(
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
-    written = [text for text in texts(compaction.summary) if text not in known]
+    shown = (text for text in texts(compaction.summary) if not text.startswith(f"<{UserWords.tag}>"))
+    written = [text for text in shown if text not in known]
     statements = unsupported(written, compaction.before, log)
     boundary, total = compaction.boundary, score.total
     left = [(probe, state) for probe, state in score.states if state != "in_context"]
