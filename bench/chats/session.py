@@ -6,6 +6,7 @@ reaches the threshold of its window. Then the user says one more thing, and the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,10 @@ HITS = 10
 PIECE = 0.1
 """How much is added before the size is looked at, as a share of the window."""
 MAX_TOKENS = 1_024
+LEFT_OUT = re.compile(
+    r"\b[\d,]+ (?:more|other|messages?|statements?)\b[^\n]*\b(?:left out|not listed|not shown)\b"
+)
+"""How a request says that something of the user's is not in it."""
 LAST = "Good. What is next?"
 Message = Mapping[str, Any]
 
@@ -58,6 +63,8 @@ class Kept(Struct, frozen=True):
     """Whether the next request contains it to the letter."""
     by_question: bool
     """Whether recall finds it by the question a person would ask."""
+    by_other_words: bool
+    """Whether recall finds it by a question that shares few words with it."""
     by_own_words: bool
     """Whether recall finds it by its own words."""
 
@@ -73,10 +80,13 @@ class Held(Struct, frozen=True):
     """Compactions that were asked for and not made."""
     user_tokens: int
     """Tokens of everything the user said."""
+    user_messages: int
     summary_tokens: int
     """Tokens of the message with the last summary."""
     sent: bool
     """Whether a next request could be made."""
+    says_left_out: bool
+    """Whether the next request says that some of the user's words are not in it."""
 
 
 def hold(
@@ -92,7 +102,9 @@ def hold(
     messages = [{"role": line.role, "content": line.text} for line in chat.lines]
     said = {placed.message: placed.statement for placed in chat.placed}
     wanted = {"context_window": window, **(settings or {})}
-    return hold_messages(chat.name, messages, said, engine=engine, client=client, cycles=cycles, settings=wanted)
+    return hold_messages(
+        chat.name, messages, said, engine=engine, client=client, cycles=cycles, settings=wanted
+    )
 
 
 def hold_messages(
@@ -112,7 +124,7 @@ def hold_messages(
     session = Session(factory.conversation(store, MODEL, options), store, client)
     with session:
         course = _Course(session, engine)
-        ends = [len(messages) * cycle // cycles for cycle in range(1, cycles + 1)]
+        ends = [_safe_end(messages, len(messages) * cycle // cycles) for cycle in range(1, cycles + 1)]
         passed: dict[int, int] = {}
         for size in _pieces(messages, ends, session.gauge.effective):
             session.sync(messages[:size])
@@ -131,22 +143,27 @@ def hold_messages(
                 len(course.made) - passed[number],
                 statement.text in shown,
                 _finds(session, records, statement.question, statement.text),
+                _finds(session, records, statement.other_words, statement.text),
                 _finds(session, records, statement.text, statement.text),
             )
             for number, statement in said.items()
         ]
         tokenizer = session.conversation.profile.tokenizer
+        users = list(users_texts(messages))
         return Held(
             name=name,
             window=session.gauge.context,
             kept=tuple(kept),
             compactions=tuple(course.made),
             not_made=course.not_made,
-            user_tokens=sum(map(session.conversation.count, users_texts(messages))),
+            user_tokens=sum(map(session.conversation.count, users)),
+            user_messages=len(users),
             summary_tokens=shown_tokens(
-                [item for item in session.conversation.transcript.view.items if item.said.summary], tokenizer
+                [item for item in session.conversation.transcript.view.items if item.said.summary],
+                tokenizer,
             ),
             sent=sent,
+            says_left_out=bool(LEFT_OUT.search(shown)),
         )
 
 
@@ -203,11 +220,15 @@ def _pieces(messages: Sequence[Message], ends: Sequence[int], window: int) -> It
             yield number
 
 
+def _safe_end(messages: Sequence[Message], size: int) -> int:
+    """The first size from this one on at which no call is parted from its result."""
+    while not _may_end(messages, size):
+        size += 1
+    return size
+
+
 def _may_end(messages: Sequence[Message], size: int) -> bool:
-    """Whether a conversation may be left there for a moment: not between a call and its result."""
-    return messages[size - 1]["role"] == "assistant" and (
-        size == len(messages) or not _is_result(messages[size])
-    )
+    return size == len(messages) or not _is_result(messages[size])
 
 
 def _is_result(message: Message) -> bool:
@@ -221,7 +242,9 @@ def _next_texts(session: Session) -> tuple[str, bool]:
         body = session.prepare().body
     except ContextFull:
         view = session.conversation.transcript.view
-        return "\n".join(text for raw in view.messages() for text in strings(msgspec.json.decode(raw.raw))), False
+        return "\n".join(
+            text for raw in view.messages() for text in strings(msgspec.json.decode(raw.raw))
+        ), False
     return "\n".join(strings(msgspec.json.decode(body)["messages"])), True
 
 

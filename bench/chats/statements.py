@@ -23,7 +23,9 @@ class Statement(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it has a word in it like "always", "never", "must", "don't"."""
     text: str
     question: str
-    """What somebody would ask for it later, in other words."""
+    """What somebody would ask for it later."""
+    other_words: str
+    """A question for it that shares few words with it, or none."""
     earlier: str = ""
     """What was said first and is replaced by it."""
 
