@@ -124,6 +124,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Compaction.
     keep_recent_tokens: Count = 10_000
     summary_tokens: Positive = 16_000
+    user_words: Positive = 20_000
     compact_engines: tuple[Literal["provider", "fork", "plain"], ...] = ()
     summary_model: Word | None = None
     background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8

@@ -19,6 +19,12 @@ class CompactHooks(Text, frozen=True):
     words: str
 
 
+class UserWordsListed(Text, frozen=True):
+    """Messages of the user for which there may be no room behind the summary, by id; asks which of them last."""
+
+    words: str
+
+
 class Compact(Text, frozen=True):
     """The instruction to summarise: the whole conversation, or a part of it."""
 
@@ -30,6 +36,8 @@ class Compact(Text, frozen=True):
     done: bool = False
     part: str | None = None
     """Which part of how many this is, if the conversation had to be sent in several."""
+    lasting: bool = False
+    """Whether the model is asked to name what lasts of the user's messages."""
     more: str | None = None
 
     @classmethod
@@ -41,9 +49,14 @@ class Compact(Text, frozen=True):
         user: str = "",
         hooks: str = "",
         part: str | None = None,
+        listed: str = "",
     ) -> Compact:
-        """The instruction; ``begins`` is the message that a part starts with; blank wishes are ignored."""
-        wishes = [CompactAsked(user.strip()).render()] if user.strip() else []
+        """The instruction; ``begins`` is the message that a part starts with; blank wishes are ignored.
+
+        ``listed`` are the user's messages, by id, of which the model is to name those that last.
+        """
+        wishes = [UserWordsListed(listed).render()] if listed else []
+        wishes += [CompactAsked(user.strip()).render()] if user.strip() else []
         wishes += [CompactHooks(hooks.strip()).render()] if hooks.strip() else []
         return cls(
             whole=span == "whole" and part is None,
@@ -52,6 +65,7 @@ class Compact(Text, frozen=True):
             now=span in ("whole", "from"),
             done=span in ("up_to", "range"),
             part=part,
+            lasting=bool(listed),
             more="\n\n".join(wishes) or None,
         )
 
@@ -96,6 +110,14 @@ class Continued(Text, frozen=True):
             go_on=auto and not autonomous,
             autonomous=autonomous,
         )
+
+
+class UserWords(Text, frozen=True):
+    """The user's own messages: a block of its own at the end of a summary message."""
+
+    words: str
+    left_out: str | None = None
+    """What found no room, if anything."""
 
 
 class ProgramNote(Text, frozen=True):

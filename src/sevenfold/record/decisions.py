@@ -178,6 +178,34 @@ class Billed(Own, frozen=True, tag="billed"):
     """The query source, if the request is not on record."""
 
 
+class Lasting(Struct, frozen=True, omit_defaults=True):
+    """A part of a user message that a model named as lasting, by its place in the message's text."""
+
+    start: int
+    end: int
+    kind: str = ""
+    """What it does, as the model said: forbids, allows, decides, corrects…"""
+    replaces: str = ""
+    """The record of an earlier message of the user that it replaces."""
+    number: int = 0
+    """How many were named before it in the session: when room is short, those named first stay."""
+
+
+class CarriedWords(Struct, frozen=True, omit_defaults=True):
+    """A message of the user that stands in a summary message: where it is on record, not its text."""
+
+    record: str
+    position: int = -1
+    """Where the log has the record; -1 if unknown."""
+    kind: Literal["message", "answer"] = "message"
+    date: str = ""
+    tool: str = ""
+    """The tool whose call an answer was the reply to."""
+    summary: str = ""
+    """The record of the summary message that shows it."""
+    lasting: tuple[Lasting, ...] = ()
+
+
 class Carry(Own, frozen=True, tag="carry"):
     """What a reader that stops at a boundary must know about the time before it."""
 
@@ -189,6 +217,13 @@ class Carry(Own, frozen=True, tag="carry"):
     epoch_offset: int | None = None
     segment_offset: int | None = None
     """The position from which to read so as to see all messages that the compaction keeps."""
+    words: list[CarriedWords] | None = None
+    """The user's messages in the summary messages in view, in the order of the record; None: not known, as in records
+    of older versions."""
+    left_out: dict[str, int] = {}
+    """How many of the user's messages of each sort found no room in them, in this and earlier compactions."""
+    left_out_ends: tuple[str, str] = ("", "")
+    """The first and the last record among those."""
 
 
 class Commit(Own, frozen=True, tag="commit"):
@@ -252,6 +287,10 @@ class Fold(Own, frozen=True, tag="fold"):
     first: str
     last: str
     summary: str
+    words: str = ""
+    """The user's messages among them, sent as a block of its own behind the summary; empty in older records."""
+    named: list[CarriedWords] = []
+    """The messages in which a model named something as lasting."""
 
 
 class Pin(Own, frozen=True, tag="pin"):

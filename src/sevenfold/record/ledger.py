@@ -18,7 +18,7 @@ from sevenfold.record.chain import Chain
 from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pinned, Signed, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, measure, total
+from sevenfold.record.weight import NOTHING, total
 
 
 class Fate(Struct, frozen=True):
@@ -241,8 +241,8 @@ def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
             continue
         items[first : last + 1] = [hide(item, span.id) for item in items[first : last + 1]]
         if isinstance(span, Fold) and span.summary:
-            said = blocks.text(span.summary)
-            items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
+            said = tuple(blocks.text(text) for text in (span.summary, span.words) if text)
+            items[first] = replace(items[first], role="user", shown=said, weight=total(said))
     return items
 
 

@@ -188,6 +188,17 @@ class View:
         offsets = [nodes[item.said.uuid].offset for item in kept]
         return min(offsets, default=-1) if -1 not in offsets else None
 
+    def position_of(self, uuid: str) -> int:
+        """The position of a record in the store; -1 if it is not in memory, or not written yet."""
+        node = self._chain.nodes.get(uuid)
+        return node.offset if node else -1
+
+    def led_to_tip(self) -> list[tuple[int, Said]]:
+        """The records in memory that led to the tip, those that compactions hid included, with their positions."""
+        lineage = self._chain.lineage(self.tip) if self.tip is not None else set()
+        nodes = sorted((self._chain.nodes[uuid] for uuid in lineage), key=lambda node: node.seq)
+        return [(node.offset, node.entry) for node in nodes if isinstance(node.entry, Said)]
+
     def locate(self, entry: Entry, offset: int) -> None:
         """Set the position of a record that was added before it was written."""
         self._chain.locate(name_of(entry), offset)

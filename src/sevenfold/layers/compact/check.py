@@ -14,15 +14,16 @@ from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.notation import Facts
+from sevenfold.layers.compact.extract import notation
+from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.request import Coverage, Fact, State
-from sevenfold.layers.compact.summary.draft import Draft, Failure, words_of
+from sevenfold.layers.compact.summary.draft import Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
+from sevenfold.layers.compact.user_record import originals
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
-from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
     from sevenfold.layers.compact.engines import Attempt
     from sevenfold.layers.compact.scope import Scope
+    from sevenfold.layers.compact.user_record import Pool, Shown
     from sevenfold.ports import Recall
 
 MISSING_TOKENS = 1_000
@@ -51,16 +53,15 @@ class Verdict(Struct, frozen=True):
     """Text to send after a signed block, which cannot be changed."""
 
 
-def check(c: Conversation, got: Attempt, divided: Scope, room: int) -> Flow[Verdict]:
-    """Mark a draft, add the facts that code extracts, fit it into ``room`` tokens and score it."""
-    if got.engine == "notes" and isinstance(got.found, Draft):
-        # Notes have their own size limits and are not cut any further.
-        room += c.count(got.found.text)
+def check(
+    c: Conversation, got: Attempt, divided: Scope, pool: Pool, shown: Shown, room: int
+) -> Flow[Verdict]:
+    """Mark a draft, add the facts that code extracts, fit it into ``room`` tokens and score it.
+
+    The user's words in ``shown`` stand behind the summary and take none of its room.
+    """
     recall = yield from _caught_up(c)
-    # Read folded records in their original form, so that their facts do not depend on the fold's summary.
-    folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
-    hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
-    return (yield from in_thread(partial(_verdict, c, got, divided, hidden, room, recall)))
+    return (yield from in_thread(partial(_verdict, c, got, divided, pool, shown, room, recall)))
 
 
 def _caught_up(c: Conversation) -> Flow[Recall | None]:
@@ -78,25 +79,33 @@ def _caught_up(c: Conversation) -> Flow[Recall | None]:
 
 
 def _verdict(
-    c: Conversation, got: Attempt, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
+    c: Conversation,
+    got: Attempt,
+    divided: Scope,
+    pool: Pool,
+    shown: Shown,
+    room: int,
+    recall: Recall | None,
 ) -> Verdict:
     """Build and score the final summary; for a signed block, the marks and facts go into a text after it."""
-    facts = facts_of(hidden, c.kinds)
+    # Folded records are read in their original form, so that their facts do not depend on the fold's summary.
+    hidden = originals(c.transcript.view, divided.hidden)
+    facts = _with_words(facts_of(hidden, c.kinds), pool)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     if isinstance(got.found, Failure):
         marked = mark(facts.prose, evidence)
         known = replace(facts, prose=marked.sections)
-        made = summary.extractive(known, room, c.count, span=divided.span)
+        made = summary.extractive(known, room, c.count, span=divided.span, apart=True)
     else:
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
-        made = summary.combine(marked.sections, facts, room, c.count, span=divided.span)
+        made = summary.combine(marked.sections, facts, room, c.count, span=divided.span, apart=True)
     text, claims = made.text, marked.sentences
-    seen = [whole_text(item) for item in divided.kept]
+    seen = [shown.text, *(whole_text(item) for item in divided.kept)]
     if got.signed is not None:
         words = words_of(blocks.read(got.signed))
         seen.append(words)
         claims = summary.unsupported(words, evidence)
-        text = summary.sections(facts, room, c.count, span=divided.span).text
+        text = summary.sections(facts, room, c.count, span=divided.span, apart=True).text
         if claims:
             text = f"{Unsupported.of(claims).render()}\n\n{text}"
 
@@ -113,6 +122,29 @@ def _verdict(
     return Verdict(made.text, score, made.left_out, claims, behind=text)
 
 
+def _with_words(facts: Facts, pool: Pool) -> Facts:
+    """The facts with the user's messages from the record, instead of what an earlier summary said about them."""
+    messages = tuple(Words(message.record, message.text) for message in pool.messages)
+    said = "\n".join(_plain(message.text) for message in pool.messages)
+    prose = dict(facts.prose)
+    # Messages that only an earlier summary has, because their records are in another file, stay what they are: prose.
+    elsewhere = [words for words in facts.messages if _plain(words.head) not in said]
+    if elsewhere:
+        prose[6] = "\n\n".join(
+            filter(None, [prose.get(6), *(notation.quoted(words) for words in elsewhere)])
+        )
+    elif pool.spoken and len(pool.since) < len(pool.spoken):
+        prose.pop(6, None)
+    return replace(
+        facts,
+        messages=messages,
+        # Answers are among the user's words; what stays here are plans that were agreed to.
+        replies=tuple(reply for reply in facts.replies if _plain(reply.text).rstrip("…") not in said),
+        prose=prose,
+        names={**facts.names, **pool.names},
+    )
+
+
 def _everything_said(c: Conversation) -> Iterator[Item]:
     """Every content record of the session, including those before earlier compactions."""
     for place, entry in read(c.transcript.log):
@@ -124,8 +156,9 @@ def _everything_said(c: Conversation) -> Iterator[Item]:
 # Checks that every fact code can extract is, after a compaction, in the context or reachable by recall. Facts that are
 # neither are appended to the summary, so that no compaction loses them (S4.12, S10.3).
 
+_EVERY = 1_000_000
 _KINDS = {
-    "user_message": (120, "message of the user"),
+    "user_message": (_EVERY, "message of the user"),
     "decision": (30, "settled"),
     "correction": (30, "correction by the user"),
     "pending_task": (30, "open task"),

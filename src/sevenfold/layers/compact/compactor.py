@@ -13,17 +13,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events
-from sevenfold.conversation.flow import Fire, Flow
+from sevenfold.conversation.flow import Fire, Flow, drive
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Progress
-from sevenfold.layers.compact import check, scope, writer
+from sevenfold.layers.compact import check, scope, user_record, writer
+from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser, SummaryTask
-from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
+from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
+from sevenfold.layers.compact.request import (
+    Compacted,
+    CompactionRequest,
+    Coverage,
+    EngineName,
+    Preview,
+)
 from sevenfold.layers.compact.scope import Scope
+from sevenfold.layers.compact.summary.draft import Draft, Failure
+from sevenfold.layers.compact.user_record import Pool
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
 from sevenfold.record.decisions import Commit, Fold
@@ -35,6 +45,8 @@ if TYPE_CHECKING:
 AUTO = CompactionRequest(trigger="auto")
 ROUNDS_KEPT = 2
 """How many of the newest rounds stay after a request was refused as too long, if they are small enough."""
+TRIES = 3
+"""How often a summary is written shorter so that the compaction leaves little enough."""
 KEEP_ALIVE_SECONDS = 30.0
 
 Stamp: TypeAlias = tuple[str | None, str | None, str]
@@ -48,6 +60,8 @@ class Compactor:
         self._c = c
         self.chooser = EngineChooser(c)
         self.status = ""
+        self.recognise: Recogniser = by_word_lists
+        """What orders the user's words beyond their budget; replaced by `recogniser.nothing` to measure without it."""
         self.last: Compacted | None = None
         self._made: int | None = None
         """Number of compactions in the session; None until they are counted."""
@@ -109,6 +123,7 @@ class Compactor:
             done = yield from flow
             if isinstance(done, Compacted):
                 self.record_progress(done)
+                return done if done.made else None
             return done
         except Aborted:
             raise
@@ -131,7 +146,9 @@ class Compactor:
 
     def record_progress(self, done: Compacted | None) -> Compacted | None:
         """Record how much a compaction freed, report the epochs it opened, and return ``done``."""
-        if done is not None:
+        if done is not None and not done.made:
+            self._progress = self._progress.after(self._c.account.requests, 0, done.tokens_before)
+        elif done is not None:
             by_seen = done.tokens_before >= self._c.window.threshold
             freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
             self._progress = self._progress.after(self._c.account.requests, freed, done.tokens_after)
@@ -178,14 +195,23 @@ class Compactor:
             with self._c.lock:
                 divided, stamp = self.scope(request), self.stamp()
             hooks = yield from self.ask_hooks(request)
-            if hooks is None or not self.ask_listeners(request, divided):
+            if hooks is None:
+                return None
+            pool = yield from user_record.gather(self._c, divided)
+            if not self.ask_listeners(request, divided, pool):
                 return None
             self._progressed("compact_start")
             with self._c.lock:
-                task = SummaryTask(self._c, divided, request, "\n\n".join(hooks.instructions))
-            got = yield from self.chooser.draft(task)
-            verdict = yield from check.check(self._c, got, divided, writer.room(self._c, divided))
-            return (yield from self._written(Result(request, divided, got, verdict), stamp))
+                task = SummaryTask(self._c, divided, request, pool, "\n\n".join(hooks.instructions))
+            if self._is_hopeless(request, divided, pool):
+                got = Attempt(Failure("no_summary", "no summary is small enough"))
+            else:
+                got = yield from self.chooser.draft(task)
+            done = yield from self._written(request, divided, got, pool, stamp)
+            assert isinstance(done, Compacted)
+            if not done.made and request.trigger != "manual":
+                self._c.events.aside("compact", done.line)
+            return done
 
     def compact_with(
         self,
@@ -203,16 +229,14 @@ class Compactor:
         c = self._c
         self.must_be_on()
         with self._working():
+            stamp = self.stamp()
+            pool = yield from user_record.gather(c, divided)
             if not agreed:
-                if not self.ask_listeners(request, divided):
+                if not self.ask_listeners(request, divided, pool):
                     return None
                 self._progressed("compact_start")
-            stamp = self.stamp()
-            verdict = yield from check.check(c, got, divided, writer.room(c, divided))
-            left = writer.at_most(c, divided, writer.summary_message(c, request, divided, verdict.text))
-            if most is not None and left >= most:
-                return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
-            return (yield from self._written(Result(request, divided, got, verdict), stamp))
+            done = yield from self._written(request, divided, got, pool, stamp, most)
+            return done if isinstance(done, str) or done.made else done.reason
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
@@ -226,9 +250,9 @@ class Compactor:
         self._c.events.aside("compact", f"a hook refused: {hooks.blocked}")
         return None
 
-    def ask_listeners(self, request: CompactionRequest, divided: Scope) -> bool:
+    def ask_listeners(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> bool:
         """Propose the compaction, with its cost, to the listeners; False if one refuses."""
-        seen = self._preview(request, divided)
+        seen = self._preview(request, divided, pool)
         return self._c.events.may(
             Proposed(
                 layer="compact",
@@ -254,19 +278,68 @@ class Compactor:
         if not self._c.settings.compaction:
             raise Refused("compaction is switched off (setting compaction)")
 
-    def _written(self, made: Result, stamp: Stamp) -> Flow[Compacted]:
-        """Write the compaction in one go; raises `Refused` if the conversation has changed since ``stamp``."""
+    def _is_hopeless(self, request: CompactionRequest, divided: Scope, pool: Pool) -> bool:
+        """Whether even the shortest summary would leave too much, so that no model needs to be asked."""
+        with self._c.lock:
+            shown = user_record.choose(self._c, pool, (), self.recognise)
+            return writer.room_left(self._c, request, divided, shown) < writer.LEAST_TEXT
+
+    def _written(
+        self,
+        request: CompactionRequest,
+        divided: Scope,
+        got: Attempt,
+        pool: Pool,
+        stamp: Stamp,
+        most: int | None = None,
+    ) -> Flow[Compacted | str]:
+        """Complete the summary and write the compaction in one go, if it leaves little enough of what it replaces.
+
+        If it would leave too much, the summary's lists give way first, then restored files; a result that says so is
+        returned if neither is enough, and a reason if ``most`` tokens or more would be left. Raises `Refused` if the
+        conversation has changed since ``stamp``.
+        """
         c = self._c
-        if made.divided.span != "range":
+        names = got.found.lasting if isinstance(got.found, Draft) else ()
+        with c.lock:
+            shown = user_record.choose(c, pool, names, self.recognise)
+            left = writer.room_left(c, request, divided, shown)
+            room = writer.room(c, divided)
+            if got.engine == "notes" and isinstance(got.found, Draft):
+                # Notes have their own size limits and are not cut any further.
+                room += c.count(got.found.text)
+        made = Result(request, divided, got, Verdict("", Coverage()), shown, pool.passing)
+        if left < writer.LEAST_TEXT:
+            return writer.not_made(c, made, writer.most_after(c, divided) + writer.LEAST_TEXT - left)
+        if divided.span != "range":
             started = yield from self._fire(SessionStart, source="compact")
             made = replace(made, context=started.context)
+        for _ in range(TRIES):
+            verdict = yield from check.check(c, got, divided, pool, shown, min(room, left))
+            made = replace(made, verdict=verdict)
+            with c.lock:
+                if self.stamp() != stamp:
+                    raise Refused("the conversation went on while it was being compacted; compact again")
+                planned = writer.plan(c, made)
+                after = writer.at_most(c, divided, planned.texts)
+                if most is not None and after >= most:
+                    wanted = f"and fewer than {most:,} are wanted"
+                    return f"with what the record adds {after:,} tokens would be left, {wanted}"
+                over = planned.after - writer.most_after(c, divided) + 1
+                if over <= 0:
+                    done = writer.write(c, made, planned, self.chooser.failures)
+                    done = replace(done, fires_again=self._full(c.size()))
+            if over <= 0:
+                return (yield from self._finished(made, done))
+            left = min(left, c.count(verdict.text)) - over
+            if left < writer.LEAST_TEXT:
+                break
+        return writer.not_made(c, made, planned.after)
+
+    def _finished(self, made: Result, done: Compacted) -> Flow[Compacted]:
+        """Report a compaction that was written, and run the hooks that follow it."""
         failures = self.chooser.failures
-        with c.lock:
-            if self.stamp() != stamp:
-                raise Refused("the conversation went on while it was being compacted; compact again")
-            done = writer.write(c, made, failures)
-            done = replace(done, fires_again=self._full(c.size()))
-        writer.report(c, done, failures)
+        writer.report(self._c, done, failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1
         # The compaction is already written, so an abort here must not make it look failed.
@@ -329,7 +402,11 @@ class Compactor:
         """What a summary of this part depends on: it does not change when messages are added after the part."""
         return (*self.stamp()[1:], *(item.said.uuid for item in divided.hidden))
 
-    def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:
+    def _preview(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> Preview:
         chooser = self.chooser
+        if pool is None:
+            pool = drive(user_record.gather(self._c, divided), None)
+        shown = user_record.choose(self._c, pool, (), self.recognise)
         fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
-        return writer.preview(self._c, request, divided, next(fit, "extractive"), warm=chooser.warm())
+        engine: EngineName = next(fit, "extractive")
+        return writer.preview(self._c, request, divided, engine, shown, warm=chooser.warm())

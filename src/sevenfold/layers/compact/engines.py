@@ -31,6 +31,7 @@ from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, Engi
 from sevenfold.layers.compact.scope import Scope, messages_of
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
+from sevenfold.layers.compact.user_words import listing
 from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
@@ -46,6 +47,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.user_record import Pool
     from sevenfold.ports import Reply
     from sevenfold.record.layout import Item
 
@@ -56,6 +58,8 @@ RETRIES = 2
 """How often a failed call is retried."""
 CURRENT_WORK = 8
 """The first section about the latest state; of a summary made in parts, only the last part's version is kept."""
+INSTRUCTION = 2_000
+"""Tokens of the instruction to summarise, without the list of the user's words."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
 
@@ -107,8 +111,10 @@ class Attempt(Struct, frozen=True):
 class SummaryTask:
     """The summary to be made: which part of the conversation it covers, and the instructions for it."""
 
-    def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
-        self.c, self.scope, self.request = c, scope, request
+    def __init__(
+        self, c: Conversation, scope: Scope, request: CompactionRequest, pool: Pool, hooks: str = ""
+    ) -> None:
+        self.c, self.scope, self.request, self._pool = c, scope, request, pool
         self.steered = bool(request.instructions or hooks)
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks
@@ -128,13 +134,35 @@ class SummaryTask:
         """Estimated tokens of these records."""
         return sum(self.c.gauge.estimator.tokens(item.weight) for item in items)
 
-    def instruction(self, part: str | None = None) -> str:
-        """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part."""
+    def instruction(self, part: str | None = None, items: Sequence[Item] | None = None) -> str:
+        """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part, ``items``.
+
+        If the user's words exceed their budget, it lists those that the model is to look at for what lasts: of a part
+        those said in it, and with the first part those that earlier summaries showed.
+        """
         first = self.scope.hidden[0]
         begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
+        records = None
+        if items is not None:
+            records = {item.said.uuid for item in items}
+            if any(item.said.summary for item in items):
+                records |= {message.record for message in self._pool.messages} - self._pool.since
+        listed = listing(self._pool.messages, self._pool.budget, self.c.count, self._room, records)
         return Compact.of(
-            self.scope.span, begins=begins, user=self._user, hooks=self._hooks, part=part
+            self.scope.span,
+            begins=begins,
+            user=self._user,
+            hooks=self._hooks,
+            part=part,
+            listed=listed or "",
         ).render()
+
+    @property
+    def _room(self) -> int:
+        """Tokens for the list of the user's words: what is left of the window, and no more than those may take."""
+        window = self.c.window
+        free = window.context - window.reserve - self.c.size().sent - INSTRUCTION
+        return max(0, min(self._pool.budget, free))
 
 
 def by_provider(task: SummaryTask) -> Flow[Attempt]:
@@ -143,7 +171,7 @@ def by_provider(task: SummaryTask) -> Flow[Attempt]:
     frame = _without_edits(c.frame, profile)
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
-        wish["instructions"] = task.instruction()[:16_000]
+        wish["instructions"] = task.instruction(items=())[:16_000]
     markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
     call = Call(body.raw, frame.betas, SOURCE, c.cache_key)
@@ -217,7 +245,7 @@ def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int
     got = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
     for number, part in enumerate(parts, 1):
-        ask = task.instruction(f"{number} of {len(parts)}")
+        ask = task.instruction(f"{number} of {len(parts)}", part)
         if drafts:
             ask = f"The parts before this one say:\n\n{_joined(drafts).text}\n\n{ask}"
         tried = yield from _asked(task.c, _plain(model, shorten.messages(part, ask)), model, _drafted)
@@ -235,7 +263,8 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
         for number, text in draft.sections.items():
             before = sections.get(number, "") if number < CURRENT_WORK else ""
             sections[number] = "\n\n".join(filter(None, (before, text)))
-    return Draft("\n\n".join(draft.text for draft in drafts), sections)
+    lasting = tuple(line for draft in drafts for line in draft.lasting)
+    return Draft("\n\n".join(draft.text for draft in drafts), sections, lasting)
 
 
 def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Attempt]) -> Flow[Attempt]:

@@ -18,7 +18,7 @@ from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
 from sevenfold.conversation.results import paths_read
 from sevenfold.conversation.room import parts, ways_on
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
-from sevenfold.layers.compact import scope
+from sevenfold.layers.compact import scope, user_record
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.engines import SummaryTask
 from sevenfold.layers.compact.request import CompactionRequest
@@ -196,7 +196,9 @@ class AheadSummary:
         try:
             if self._compactor.basis(divided) != basis:
                 raise Refused(CHANGED)
-            yield from self._compactor.compact_with(AHEAD, divided, ready, agreed=True)
+            done = yield from self._compactor.compact_with(AHEAD, divided, ready, agreed=True)
+            if isinstance(done, str):
+                self._aside(done)
         except Refused as error:
             self._aside(str(error))
 
@@ -204,7 +206,8 @@ class AheadSummary:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
         if hooks is None:
             return None
-        task = SummaryTask(self._c, divided, AHEAD, "\n\n".join(hooks.instructions))
+        pool = yield from user_record.gather(self._c, divided)
+        task = SummaryTask(self._c, divided, AHEAD, pool, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task))
 
     def _done(self, came: Attempt | Exception | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
@@ -104,9 +105,27 @@ class Coverage(Struct, Generic[FactT], frozen=True):
         return {kind: Count(**states) for kind, states in found.items()}
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
-    """What a compaction did."""
+class UserWordsKept(Struct, frozen=True, kw_only=True):
+    """How much of what the user said a summary message shows."""
 
+    tokens: int = 0
+    budget: int = 0
+    kept: int = 0
+    """Messages that are shown, whole or shortened."""
+    shortened: int = 0
+    left_out: Mapping[str, int] = {}
+    """How many messages of each sort found no room; they are in the record, and recall finds them."""
+    lasting_left_out: int = 0
+    """How many of those a model named as lasting: then the budget, the setting ``user_words``, is too small."""
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What a compaction did, or, if it was not made, what it would have done."""
+
+    made: bool = True
+    """Whether it was made; if not, nothing has changed."""
+    reason: str = ""
+    """Why it was not made."""
     boundary: str
     trigger: Trigger
     engine: EngineName
@@ -134,6 +153,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     calls: int
     retries: tuple[str, ...] = ()
     """What had to be retried, and how."""
+    words: UserWordsKept = UserWordsKept()
     fires_again: bool = False
     """Whether the conversation is still full enough for another compaction to be due."""
 
@@ -147,6 +167,8 @@ class Compacted(Struct, frozen=True, kw_only=True):
     @property
     def line(self) -> str:
         """The result as one line to show, ending with the id by which to look up what was before."""
+        if not self.made:
+            return f"not compacted: {self.reason}"
         return (
             f"compacted ({self.engine}): {self.summarised} records, {self.tokens_before:,} → "
             f"{self.tokens_after:,} tokens [{self.boundary}]"
@@ -168,6 +190,8 @@ class Preview(Struct, frozen=True, kw_only=True):
     """Tokens of the records that would stay unchanged."""
     tokens_summary: int
     """The most tokens the summary may have."""
+    tokens_words: int = 0
+    """Tokens of the user's own messages behind it."""
     tokens_after: int
     read: int
     """Tokens of the next request that would still come from the cache."""

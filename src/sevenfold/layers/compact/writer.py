@@ -1,6 +1,6 @@
 """Writes a compaction: boundary, summary and restored content in one write, or the fold of a range.
 
-Also predicts the size and cost of a compaction before it is made.
+Also predicts the size and cost of a compaction before it is made, and says when one is not worth making.
 """
 
 from __future__ import annotations
@@ -19,15 +19,23 @@ from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
-from sevenfold.layers.compact.request import OUTPUT_CAP, Compacted, CompactionRequest, Preview
+from sevenfold.layers.compact.extract.words import is_words_block
+from sevenfold.layers.compact.request import (
+    OUTPUT_CAP,
+    Compacted,
+    CompactionRequest,
+    Preview,
+    UserWordsKept,
+)
 from sevenfold.layers.compact.scope import messages_of
+from sevenfold.layers.compact.user_record import Shown
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import measure
+from sevenfold.record.weight import NOTHING, measure
 from sevenfold.request.frame import tool_name
 from sevenfold.request.watch import SECONDS
 
@@ -37,7 +45,8 @@ if TYPE_CHECKING:
     from sevenfold.layers.compact.engines import Attempt
     from sevenfold.layers.compact.request import EngineName
     from sevenfold.layers.compact.scope import Scope
-    from sevenfold.record.gauge import Gauge
+    from sevenfold.record.decisions import CarriedWords
+    from sevenfold.record.gauge import Gauge, Size
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
 
@@ -47,18 +56,30 @@ _REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__}
 """The fields that the event copies from the result."""
 ANSWER_SHARE = 1.5
 """Tokens a model writes for a summary, including its analysis, as a multiple of the summary's length."""
+LEFT_SHARE = 0.8
+"""A compaction must end below this share of what it replaces, or it is not made."""
+LEAST_TEXT = 120
+"""Tokens below which a summary is little more than its nine headings."""
 SHARE = 0.2
 """The most a summary may take of the content it summarises for the first time, as a share."""
 LEAST_SUMMARY = 1_500
 
 
 def preview(
-    c: Conversation, request: CompactionRequest, divided: Scope, engine: EngineName, *, warm: bool
+    c: Conversation,
+    request: CompactionRequest,
+    divided: Scope,
+    engine: EngineName,
+    shown: Shown,
+    *,
+    warm: bool,
 ) -> Preview:
     """Predicted sizes and costs of a compaction; ``warm``: the conversation is still in the cache."""
-    fixed, summary, size = c.gauge.fixed, room(c, divided), c.size()
+    fixed, size = c.gauge.fixed, c.size()
+    summary = max(0, min(room(c, divided), room_left(c, request, divided, shown)))
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
-    after = size_after(c, divided, summary + c.count(summary_message(c, request, divided, "")))
+    around = c.count(summary_message(c, request, divided, ""))
+    after = size_after(c, divided, summary + around + shown.tokens)
     read = fixed + front if warm else 0
     by_model, price = engine not in ("extractive", "notes"), c.profile.price(size.tokens)
     call_usd: float | None = None if by_model else 0.0
@@ -79,6 +100,7 @@ def preview(
         tokens_hidden=hidden,
         tokens_kept=front + behind,
         tokens_summary=summary,
+        tokens_words=shown.tokens,
         tokens_after=after,
         read=read,
         written=after - read,
@@ -88,11 +110,30 @@ def preview(
 
 
 def room(c: Conversation, divided: Scope) -> int:
-    """The most tokens a summary may have: the size of earlier summaries, so none erode, plus a share of the rest."""
-    before = _tokens(c, [item for item in divided.hidden if item.said.summary])
-    fresh = _tokens(c, divided.hidden) - before
+    """The most tokens a summary may have: the size of earlier summaries, so none erode, plus a share of the rest.
+
+    The user's words are not part of it.
+    """
+    summaries = [item for item in divided.hidden if item.said.summary]
+    whole = _tokens(c, summaries)
+    words = (block for item in summaries for block in item.shown if is_words_block(block))
+    before = whole - sum(c.count(blocks.words_of(block)) for block in words)
+    fresh = _tokens(c, divided.hidden) - whole
     least = min(LEAST_SUMMARY, c.window.threshold // 8)
     return max(least, min(before + int(fresh * SHARE), c.window.budget(c.settings.summary_tokens)))
+
+
+def most_after(c: Conversation, divided: Scope) -> int:
+    """The size below which a compaction must end, so that it is worth making."""
+    size = c.size().tokens
+    replaced = _tokens(c, divided.hidden) if divided.span == "range" else size
+    return size - int((1 - LEFT_SHARE) * replaced)
+
+
+def room_left(c: Conversation, request: CompactionRequest, divided: Scope, shown: Shown) -> int:
+    """The most tokens the summary's text may have so that the compaction is worth making."""
+    around = c.count(summary_message(c, request, divided, "")) + shown.tokens
+    return most_after(c, divided) - 1 - size_after(c, divided, around)
 
 
 def size_after(c: Conversation, divided: Scope, added: int) -> int:
@@ -100,9 +141,10 @@ def size_after(c: Conversation, divided: Scope, added: int) -> int:
     return _gauge(c, divided).fixed + _tokens(c, divided.kept) + added
 
 
-def at_most(c: Conversation, divided: Scope, text: str) -> int:
-    """Upper estimate of the size with ``text`` in place of the hidden part: the next request is judged by it."""
-    weight = sum((item.weight for item in divided.kept), measure(blocks.text(text)))
+def at_most(c: Conversation, divided: Scope, texts: Sequence[str]) -> int:
+    """Upper estimate of the size with ``texts`` in place of the hidden part: the next request is judged by it."""
+    added = sum((measure(blocks.text(text)) for text in texts), NOTHING)
+    weight = sum((item.weight for item in divided.kept), added)
     return _gauge(c, divided).unanchored(weight).high
 
 
@@ -123,37 +165,122 @@ class Result(Struct, frozen=True):
     divided: Scope
     got: Attempt
     verdict: Verdict
+    shown: Shown
+    passing: tuple[CarriedWords, ...] = ()
+    """The user's messages in other summary messages, which stay in view."""
     context: tuple[str, ...] = ()
     """Text that hooks add after the summary."""
 
 
-def write(c: Conversation, made: Result, failures: int) -> Compacted:
+class Plan(Struct, frozen=True):
+    """What a compaction would write, and what would be left of the conversation."""
+
+    texts: tuple[str, ...]
+    """The blocks of the summary message."""
+    after: int
+    attachments: tuple[Attachment, ...] = ()
+    restored: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    """What was not restored, and why."""
+    pins: tuple[str, ...] = ()
+    """The pinned records in a range, as they are shown behind its summary."""
+
+
+def plan(c: Conversation, made: Result) -> Plan:
+    """Put together what a compaction writes; restored files get only the room that keeps it worth making."""
+    divided, shown = made.divided, made.shown
+    if divided.span == "range":
+        uuids = {item.said.uuid for item in divided.hidden}
+        hidden = (item for item in c.transcript.pinned_items() if item.said.uuid in uuids)
+        pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
+        summary = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
+        texts = tuple(filter(None, (summary, shown.text)))
+        return Plan(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
+    texts = (summary_message(c, made.request, divided, made.verdict.text),)
+    if not _is_replaced(made):
+        texts = tuple(filter(None, (*texts, shown.text)))
+    after = size_after(c, divided, sum(map(c.count, texts)))
+    if after >= most_after(c, divided):
+        return Plan(texts, after)
+    attachments, restored, missed = _restore(c, made, after)
+    after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
+    return Plan(texts, after, tuple(attachments), tuple(restored), tuple(missed))
+
+
+def _is_replaced(made: Result) -> bool:
+    """Whether the provider's block is sent in place of the summary message, so that the words must stand behind it."""
+    return made.got.signed is not None
+
+
+def not_made(c: Conversation, made: Result, after: int) -> Compacted:
+    """The result of a compaction that was not worth making; nothing was written."""
+    size, share = c.size(), f"{LEFT_SHARE:.0%}"
+    what = f"about {after:,} of {size.tokens:,} tokens would be left"
+    if made.divided.span == "range":
+        what = f"{_tokens(c, made.divided.hidden):,} tokens would be replaced, and {what}"
+    reason = f"{what}; a compaction must end below {share} of what it replaces"
+    return _result(c, made, size, after, "", reason)
+
+
+def write(c: Conversation, made: Result, planned: Plan, failures: int) -> Compacted:
     """Write a compaction atomically, with the content restored after it; returns what was done.
 
     ``failures``: compactions in a row in which no model produced a summary.
     """
-    divided, got, verdict, before = made.divided, made.got, made.verdict, c.size()
+    before = c.size()
     placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
-    if divided.span == "range":
-        boundary, restored, missed = _fold(c, made)
+    if made.divided.span == "range":
+        boundary = _fold(c, made, planned)
     else:
-        boundary, restored, missed = _compaction(c, made, placed, failures)
+        boundary = _compaction(c, made, planned, placed, failures)
+    done = _result(c, made, before, c.size().tokens, boundary)
+    restored = ("pins",) if planned.pins else planned.restored
+    cut = (*made.verdict.left_out, *_words_left_out(made.shown), *planned.missed)
+    return replace(done, chain=placed, cut=cut, restored=restored)
+
+
+def _words_left_out(shown: Shown) -> Sequence[str]:
+    gone = sum(shown.selection.counts.values())
+    shortened = sum(kept.lost > 0 for kept in shown.selection.kept)
+    told = []
+    if gone:
+        sorts = ", ".join(f"{number} {sort}" for sort, number in shown.selection.counts.items())
+        told.append(f"{gone} {'message' if gone == 1 else 'messages'} of the user ({sorts})")
+    if shortened:
+        told.append(f"parts of {shortened} {'message' if shortened == 1 else 'messages'} of the user")
+    return told
+
+
+def _result(
+    c: Conversation, made: Result, before: Size, after: int, boundary: str, reason: str = ""
+) -> Compacted:
+    divided, got, verdict, shown = made.divided, made.got, made.verdict, made.shown
     return Compacted(
+        made=not reason,
+        reason=reason,
         boundary=boundary,
         trigger=made.request.trigger,
         engine=got.engine,
         left=got.left,
         tokens_before=before.tokens,
         sent_before=before.sent,
-        tokens_after=c.size().tokens,
+        tokens_after=after,
         summarised=len(divided.hidden),
         kept=len(divided.kept),
         summary=verdict.text,
         score=verdict.score,
-        chain=placed,
+        chain=CompactionChain(),
         invented=verdict.invented,
-        cut=(*verdict.left_out, *missed),
-        restored=tuple(restored),
+        cut=(*verdict.left_out, *_words_left_out(shown)),
+        restored=(),
+        words=UserWordsKept(
+            tokens=shown.tokens,
+            budget=shown.budget,
+            kept=len(shown.selection.kept),
+            shortened=sum(kept.lost > 0 for kept in shown.selection.kept),
+            left_out=shown.selection.counts,
+            lasting_left_out=shown.selection.lasting_left_out,
+        ),
         usage=got.usage.billed if got.usage else None,
         usd=got.usd,
         calls=got.calls,
@@ -176,14 +303,10 @@ def summary_message(c: Conversation, request: CompactionRequest, divided: Scope,
 
 
 def _compaction(
-    c: Conversation, made: Result, placed: CompactionChain, failures: int
-) -> tuple[str, Sequence[str], Sequence[str]]:
-    """Write boundary, summary and restored content; returns the boundary's id, what was restored and what was not."""
+    c: Conversation, made: Result, planned: Plan, placed: CompactionChain, failures: int
+) -> str:
+    """Write boundary, summary and restored content; returns the boundary's id."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
-    text = summary_message(c, made.request, divided, made.verdict.text)
-    after = size_after(c, divided, c.count(text))
-    attachments, restored, missed = _restore(c, made, after)
-    after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
     frame = c.frame if divided.side == "before" else c.wanted
     # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
@@ -207,7 +330,7 @@ def _compaction(
     about = CompactMetadata(
         trigger=made.request.started_by,
         pre_tokens=before,
-        post_tokens=after,
+        post_tokens=planned.after,
         messages_summarized=len(divided.hidden),
         user_context=made.request.note or None,
         pre_compact_discovered_tools=_announced_tools(c) or None,
@@ -218,19 +341,26 @@ def _compaction(
     )
     script.compact(
         about,
-        [blocks.text(text)],
+        [blocks.text(text) for text in planned.texts],
         boundary=boundary,
         anchor=anchor,
-        attachments=attachments,
+        attachments=planned.attachments,
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
-        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=failures),
+        carry=Carry(
+            boundary=boundary,
+            pins=sorted(script.pinned()),
+            breaker=failures,
+            words=[*(replace(one, summary=anchor) for one in made.shown.words), *made.passing],
+            left_out=dict(made.shown.left_out),
+            left_out_ends=made.shown.left_out_ends,
+        ),
     )
     c.compacted()
     for forget in c.cleanups:
         forget()
-    return boundary, restored, missed
+    return boundary
 
 
 def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
@@ -241,31 +371,34 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
         return (c.frame if stays else c.wanted).words()
 
     moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
-    room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
-    given, missed = restore.restore(c.slots, moment, room)
-    attachments = [one for _, restored in given for one in restored.attachments]
-    if behind := made.verdict.behind:
-        attachments.insert(0, Attachment("facts", (blocks.text(RecordedFacts(behind).render()),)))
-    if made.context:
-        attachments.append(restore.from_hooks(made.context))
+    always: list[Attachment] = []
+    if _is_replaced(made):
+        texts = [RecordedFacts(made.verdict.behind).render()] if made.verdict.behind else []
+        texts += filter(None, [made.shown.text])
+        always = [Attachment("facts", tuple(map(blocks.text, texts)))] if texts else []
+    from_hooks = [restore.from_hooks(made.context)] if made.context else []
+    fixed += sum(c.count(blocks.words_of(block)) for one in (*always, *from_hooks) for block in one.blocks)
+    most = min(int(c.window.threshold * AFTER_SHARE), most_after(c, made.divided) - 1)
+    given, missed = restore.restore(c.slots, moment, max(0, most - fixed))
+    attachments = [*always, *(one for _, restored in given for one in restored.attachments), *from_hooks]
     return attachments, [name for name, _ in given], missed
 
 
-def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[str]]:
-    """Replace rounds in the middle with a summary and the pinned records among them."""
+def _fold(c: Conversation, made: Result, planned: Plan) -> str:
+    """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]
-    hidden = (item for item in script.pinned_items() if item.said.uuid in uuids)
-    pins = [text for item in hidden if (text := restore.pinned_text(item))]
-    text = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
+    text, *behind = planned.texts
+    named = [words for words in made.shown.words if words.lasting]
     with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None
             c.open_epoch(CLEARED, drops_thinking=True, after=stays)
         else:
             c.announce("fold")
-        folded = script.decide(Fold(first=uuids[0], last=uuids[-1], summary=text))
-    return folded.id, ["pins"] if pins else [], []
+        fold = Fold(first=uuids[0], last=uuids[-1], summary=text, words="".join(behind), named=named)
+        folded = script.decide(fold)
+    return folded.id
 
 
 def _announced_tools(c: Conversation) -> list[str]:

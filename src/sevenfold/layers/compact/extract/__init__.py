@@ -63,7 +63,9 @@ def _handed_on(items: Sequence[Item]) -> Facts:
     known = Facts()
     for item in items:
         if item.said.summary:
-            text = "\n".join(blocks.words_of(block) for block in item.said.blocks)
+            # The user's messages behind a summary are never read back: they come from their records.
+            parts = (block for block in item.said.blocks if not words.is_words_block(block))
+            text = "\n".join(map(blocks.words_of, parts))
             found, prose = notation.read_back(text)
             known = _with(known, found, outline.split(prose))
     return known

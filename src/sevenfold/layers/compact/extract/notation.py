@@ -145,6 +145,8 @@ Listed: TypeAlias = Quote | Permission | File | Command | FoundError | Task | Id
 _FACT = TypeVar("_FACT", bound=Listed)
 _OF_THIS_SUMMARY = frozenset({"request", "current", "next"})
 """Lists that every summary makes afresh, so that what an earlier one left out no longer counts."""
+APART = "(Every message of the user stands behind this summary, in <user-words>.)"
+"""The text of the section for the user's messages if they are shown behind the summary."""
 EARLIER = "(From an earlier summary:)"
 """Precedes prose carried over from an earlier summary."""
 NOTHING = "(nothing recorded)"
@@ -201,6 +203,11 @@ def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
     if left_out:
         lines.append(f"({left_out} more not listed here; the transcript has them)")
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
+
+
+def quoted(words: Words) -> str:
+    """A user message that only an earlier summary has, as prose."""
+    return "\n".join(filter(None, [words.head, "[…]" if words.lost else "", words.tail]))
 
 
 def said(words: Words, facts: Facts) -> str:
@@ -271,7 +278,7 @@ def read_back(text: str) -> tuple[Facts, str]:
         current=tuple(lists.get("current", ())),
         left_out=left_out,
     )
-    prose = [line for line in _FRAME.sub("", rest).split("\n") if line not in (EARLIER, NOTHING)]
+    prose = [line for line in _FRAME.sub("", rest).split("\n") if line not in (APART, EARLIER, NOTHING)]
     return facts, "\n".join(prose)
 
 

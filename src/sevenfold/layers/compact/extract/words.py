@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.notation import Permission, Quote, Words
 from sevenfold.layers.compact.extract.patterns import pattern
+from sevenfold.prompts.compact import UserWords
 from sevenfold.record import authorship, blocks
-from sevenfold.record.blocks import THINKING, ToolUse
+from sevenfold.record.blocks import THINKING, Block, ToolUse
 from sevenfold.record.layout import Item
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
@@ -19,6 +20,11 @@ LONGEST_SENTENCE = 400
 _SHORT = 20
 """The most words a message may have to count as an answer to the question before it."""
 _LOOKED_BACK = 1_500
+
+
+def is_words_block(block: Block) -> bool:
+    """Whether a block of a summary message is the one that shows the user's messages."""
+    return block.kind == "text" and blocks.words_of(block).startswith(f"<{UserWords.tag}>")
 
 
 def users_words(item: Item) -> str:

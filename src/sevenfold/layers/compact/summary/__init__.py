@@ -37,24 +37,38 @@ def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
 
 
 def combine(
-    drafted: Mapping[int, str], facts: Facts, budget: int, count: Count, *, span: Span = "whole"
+    drafted: Mapping[int, str],
+    facts: Facts,
+    budget: int,
+    count: Count,
+    *,
+    span: Span = "whole",
+    apart: bool = False,
 ) -> Summary:
-    """Complete a model's draft with the facts; the user's messages come from the log, never from the model."""
+    """Complete a model's draft with the facts; the user's messages come from the log, never from the model.
+
+    ``apart``, here and below: they are shown behind the summary, not in it.
+    """
     own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
     written = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
     wanted = [*written, *_recorded(facts, "\n".join(own.values()))]
-    return compose(facts, wanted, budget, count, _titles(span))
+    return compose(facts, wanted, budget, count, _titles(span), apart=apart)
 
 
-def sections(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
+def sections(
+    facts: Facts, budget: int, count: Count, *, span: Span = "whole", apart: bool = False
+) -> Summary:
     """A summary of the recorded facts alone, each in its section."""
-    return compose(facts, _recorded(facts), budget, count, _titles(span))
+    return compose(facts, _recorded(facts), budget, count, _titles(span), apart=apart)
 
 
-def extractive(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
+def extractive(
+    facts: Facts, budget: int, count: Count, *, span: Span = "whole", apart: bool = False
+) -> Summary:
     """A summary made by code alone; it always succeeds and always fits the budget."""
-    return compose(facts, [*_prose_substitute(facts, _recorded(facts))], budget, count, _titles(span))
+    wanted = [*_prose_substitute(facts, _recorded(facts))]
+    return compose(facts, wanted, budget, count, _titles(span), apart=apart)
 
 
 def prose(facts: Facts, budget: int, count: Count) -> Summary:
@@ -113,7 +127,6 @@ def _request(facts: Facts) -> Iterable[str]:
     if len(facts.messages) > 1 and not facts.prose:
         first = facts.messages[0]
         yield f"- what the user said first: {_begin(first.head, first.record, facts)}"
-        yield "- Section 6 has every message, section 9 the newest."
 
 
 def _next(facts: Facts) -> Iterable[str]:

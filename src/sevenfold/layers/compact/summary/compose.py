@@ -156,10 +156,21 @@ class Summary(Struct, frozen=True):
 
 
 def compose(
-    facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
+    facts: Facts,
+    lists: Sequence[Entries],
+    budget: int,
+    count: Count,
+    titles: Mapping[int, str] = TITLES,
+    *,
+    apart: bool = False,
 ) -> Summary:
-    """Compose the summary of the user's messages and these lists; it never exceeds the budget."""
-    draft, nothing = _Composition(facts, lists, titles), [list[str]() for _ in lists]
+    """Compose the summary of the user's messages and these lists; it never exceeds the budget.
+
+    ``apart``: the messages stand behind the summary, which only points to them.
+    """
+    if apart:
+        facts = replace(facts, messages=(), left_out={**facts.left_out, "messages": 0})
+    draft, nothing = _Composition(facts, lists, titles, apart), [list[str]() for _ in lists]
     empty = replace(draft, facts=replace(facts, messages=()))
     frame = count(empty.text((), nothing)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame
@@ -199,6 +210,7 @@ class _Composition(Struct, frozen=True):
     facts: Facts
     lists: Sequence[Entries]
     titles: Mapping[int, str]
+    apart: bool = False
 
     def choose(self, room: int, count: Count) -> tuple[tuple[Words, ...], list[list[str]]]:
         """Choose the messages first, then the list entries; give the messages any room left over."""
@@ -214,7 +226,8 @@ class _Composition(Struct, frozen=True):
     def text(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> str:
         """The text of the summary with these messages and entries."""
         said = [notation.said(words, self.facts) for words in told]
-        messages = notation.framed("messages", said, self._untold(told))
+        listed = notation.framed("messages", said, self._untold(told))
+        messages = notation.APART if self.apart else listed
         parts: list[str] = []
         for number in self.titles:
             both = zip(self.lists, chosen, strict=True)

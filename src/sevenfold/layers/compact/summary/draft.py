@@ -25,6 +25,7 @@ _ANALYSIS = re.compile(r"<analysis>.*?</analysis>", re.DOTALL | re.IGNORECASE)
 _OPEN_ANALYSIS = re.compile(r"<analysis>.*?(?=<summary>|\Z)", re.DOTALL | re.IGNORECASE)
 _SUMMARY = re.compile(r"<summary>(.*)</summary>", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?summary>", re.IGNORECASE)
+_LASTING = re.compile(r"<lasting>(.*?)(?:</lasting>|\Z)", re.DOTALL | re.IGNORECASE)
 _EMPTY_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
 
@@ -34,6 +35,8 @@ class Draft(Struct, frozen=True):
 
     text: str
     sections: Mapping[int, str]
+    lasting: tuple[str, ...] = ()
+    """The lines in which the model named what lasts of the user's messages, unchecked."""
 
 
 class Failure(Struct, frozen=True):
@@ -69,7 +72,7 @@ def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) ->
     refused = stop_reason == "refusal" or (sections.keys() <= {1} and pattern("refusal").match(text))
     if refused and not _SUMMARY.search(whole):
         return Failure("no_summary", f"the model refused: {' '.join(text.split())[:200]}")
-    return Draft(f"{_HEADING}\n{text}", sections)
+    return Draft(f"{_HEADING}\n{text}", sections, _named(whole))
 
 
 def words_of(block: Block) -> str:
@@ -84,10 +87,17 @@ def words_of(block: Block) -> str:
 
 
 def _clean(whole: str) -> str:
-    bare = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole))
+    bare = _LASTING.sub("", _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole)))
     inside = _SUMMARY.search(bare)
     text = _TAG.sub("", inside[1] if inside else bare)
     return _EMPTY_LINES.sub("\n\n", text).strip()
+
+
+def _named(whole: str) -> tuple[str, ...]:
+    """The lines that name what lasts; the analysis may have tried some."""
+    bare = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole))
+    lines = (line.strip() for part in _LASTING.findall(bare) for line in part.splitlines())
+    return tuple(line for line in lines if line)
 
 
 def _sections(text: str) -> Mapping[int, str]:

@@ -1,0 +1,284 @@
+"""The user's messages behind a compaction: read from the record, never from the text of a summary.
+
+What earlier compactions chose is in the carry record as data: which record, where it is in the log, and what a model
+named in it. So a compaction reads the messages since the last one, which are in view, and those few older records. Only
+where there is no such data, after an upgrade or behind another tool's compaction, the whole log is read once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.flow import in_thread
+from sevenfold.conversation.resume import fold
+from sevenfold.layers.compact import user_words
+from sevenfold.layers.compact.extract.notation import short_names
+from sevenfold.layers.compact.extract.words import is_words_block, users_words
+from sevenfold.layers.compact.user_words import Selection, UserMessage
+from sevenfold.prompts.compact import UserWords
+from sevenfold.record import authorship, blocks, entries
+from sevenfold.record.blocks import ToolUse
+from sevenfold.record.decisions import CarriedWords, Carry, Fold
+from sevenfold.record.entries import Queued, Said
+from sevenfold.record.layout import Item
+from sevenfold.record.window import FULL_SCALE, Window
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.flow import Flow
+    from sevenfold.layers.compact.recogniser import Recogniser
+    from sevenfold.layers.compact.scope import Scope
+    from sevenfold.ports import Log
+    from sevenfold.record.view import View
+
+SMALL_WINDOW = 16_000
+
+
+class Spoken(Struct, frozen=True):
+    """What the user said in a record, and where the record is."""
+
+    about: CarriedWords
+    text: str
+
+
+class Pool(Struct, frozen=True):
+    """The user's messages that a compaction hides, from which its summary message shows as many as fit."""
+
+    spoken: tuple[Spoken, ...] = ()
+    """In the order of the record."""
+    names: Mapping[str, str] = {}
+    """Short forms of the ids of records."""
+    since: frozenset[str] = frozenset()
+    """The records among them that are in view: those said since the last compaction."""
+    passing: tuple[CarriedWords, ...] = ()
+    """Messages in other summary messages, which stay in view."""
+    left_out: Mapping[str, int] = {}
+    """How many messages of each sort earlier compactions left out."""
+    left_out_ends: tuple[str, str] = ("", "")
+    budget: int = 0
+
+    @property
+    def messages(self) -> tuple[UserMessage, ...]:
+        """The messages to choose from."""
+        return tuple(
+            UserMessage(
+                one.about.record,
+                one.text,
+                self.names[one.about.record],
+                one.about.kind,
+                one.about.date,
+                one.about.lasting,
+            )
+            for one in self.spoken
+        )
+
+
+class Shown(Struct, frozen=True):
+    """What a summary message shows of the user's words."""
+
+    selection: Selection
+    text: str
+    """The block; empty if the user said nothing."""
+    tokens: int
+    budget: int
+    words: tuple[CarriedWords, ...] = ()
+    """For the carry record; the summary's id is still missing."""
+    left_out: Mapping[str, int] = {}
+    """How many messages of each sort are left out, here and in earlier compactions."""
+    left_out_ends: tuple[str, str] = ("", "")
+
+
+def budget_of(window: Window, tokens: int) -> int:
+    """The budget for the user's words: ``tokens``, but at most a fifth of a smaller window, a quarter of a tiny one."""
+    if window.capped >= FULL_SCALE:
+        return tokens
+    return min(tokens, window.capped // (4 if window.capped < SMALL_WINDOW else 5))
+
+
+def originals(view: View, items: Iterable[Item]) -> list[Item]:
+    """Folded records in their original form, so that what is known of them does not depend on the fold's summary."""
+    folds = {made.id for made in view.decisions() if isinstance(made, Fold)}
+    return [Item.of(item.said, item.seq) if item.hidden_by in folds else item for item in items]
+
+
+# -- gathering -------------------------------------------------------------------------------------
+
+
+def gather(c: Conversation, divided: Scope) -> Flow[Pool]:
+    """The messages that a compaction of this part hides; the log is read in a thread."""
+    with c.lock:
+        view = c.transcript.view
+        hidden = originals(view, divided.hidden)
+        positions = {item.said.uuid: view.position_of(item.said.uuid) for item in hidden}
+        marks = _marks(view)
+        taken = sum(c.count(blocks.words_of(block)) for block in _other_words(view, divided))
+        budget = budget_of(c.window, c.settings.user_words)
+    read = partial(_gathered, c.transcript.log, view.boundary, divided, hidden, positions, marks)
+    pool = yield from in_thread(read)
+    return replace(pool, budget=max(budget // 4, budget - taken))
+
+
+def _other_words(view: View, divided: Scope) -> Iterator[blocks.Block]:
+    """The blocks with the user's words that stay in view."""
+    for item in divided.kept:
+        if item.said.summary or item.hidden_by:
+            yield from (block for block in item.shown if is_words_block(block))
+
+
+def _marks(view: View) -> dict[str, CarriedWords]:
+    """What folds know about the messages they hide."""
+    folds = (made for made in view.decisions() if isinstance(made, Fold) and made.id not in view.undone)
+    return {words.record: words for made in folds for words in made.named}
+
+
+def _gathered(
+    log: Log,
+    boundary: str | None,
+    divided: Scope,
+    hidden: Sequence[Item],
+    positions: Mapping[str, int],
+    marks: Mapping[str, CarriedWords],
+) -> Pool:
+    carry = _carry_of(log, boundary) if boundary else None
+    staying = {item.said.uuid for item in divided.kept if item.said.summary}
+    in_view = {item.said.uuid for item in (*divided.kept, *hidden)}
+    if boundary is None:
+        known: list[Spoken] = []
+    elif carry is None or carry.words is None:
+        oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
+        known = [one for one in _everything_before(log, oldest) if one.about.record not in in_view]
+    else:
+        known = [one for words in carry.words if (one := _read(log, words)) is not None]
+    lasting = {one.about.record: one.about.lasting for one in known if one.about.lasting}
+    lasting |= {record: words.lasting for record, words in marks.items()}
+    fresh = [item.said for item in hidden if not item.said.summary and not item.hidden_by]
+    spoken = {one.about.record: one for one in known if one.about.summary not in staying}
+    passing = tuple(one.about for one in known if one.about.summary in staying)
+    since: set[str] = set()
+    for said in spoken_in(fresh, positions):
+        record = said.about.record
+        since.add(record)
+        spoken[record] = Spoken(replace(said.about, lasting=lasting.get(record, ())), said.text)
+    for record in {item.said.uuid for item in divided.kept} & spoken.keys():
+        passing = (*passing, spoken.pop(record).about)  # these stay in view themselves
+    ordered = sorted(spoken.values(), key=lambda one: inf if one.about.position < 0 else one.about.position)
+    names = short_names([*spoken, *(item.said.uuid for item in hidden)])
+    return Pool(
+        tuple(ordered),
+        names,
+        frozenset(since),
+        passing,
+        carry.left_out if carry else {},
+        carry.left_out_ends if carry else ("", ""),
+    )
+
+
+def _carry_of(log: Log, boundary: str) -> Carry | None:
+    """The carry record of a boundary; the newest one in the log may belong to a compaction that was undone."""
+    return next((carry for _, carry in log.decisions(Carry) if carry.boundary == boundary), None)
+
+
+def _everything_before(log: Log, summary: str) -> Iterator[Spoken]:
+    """Everything the user ever said on this branch; ``summary`` is the summary message that stands for it and stays."""
+    records = list(fold(log).led_to_tip())
+    said = [said for _, said in records if not said.summary]
+    for one in spoken_in(said, {said.uuid: position for position, said in records}):
+        yield Spoken(replace(one.about, summary=summary), one.text)
+
+
+def _read(log: Log, words: CarriedWords) -> Spoken | None:
+    """The text of a carried message, from its record; None if the record is gone."""
+    said = _record_at(log, words)
+    if said is None:
+        return None
+    tools = dict.fromkeys(said.answers, words.tool)
+    text = "\n".join(_texts(said, tools))
+    return Spoken(words, text) if text.strip() else None
+
+
+def _record_at(log: Log, words: CarriedWords) -> Said | None:
+    if words.position >= 0:
+        _, line = next(iter(log.read(words.position)), (0, b""))
+        match entries.read(line):
+            case Said() as said if said.uuid == words.record:
+                return said
+            case Queued(said=said) if said.uuid == words.record:
+                return said
+    # The position is wrong if the log was rewritten, as when a secret was purged.
+    _, entry = log.record(words.record) or (0, None)
+    return entry if isinstance(entry, Said) else None
+
+
+def spoken_in(records: Iterable[Said], positions: Mapping[str, int]) -> Iterator[Spoken]:
+    """What the user said in these records: their messages, and their replies in the results of calls."""
+    tools: dict[str, str] = {}
+    for said in records:
+        for block in said.blocks if said.calls else ():
+            if isinstance(body := block.body(), ToolUse):
+                tools[body.id] = body.name
+        text = "\n".join(_texts(said, tools))
+        if text.strip():
+            yield Spoken(
+                CarriedWords(
+                    said.uuid,
+                    positions.get(said.uuid, -1),
+                    "answer" if said.answers else "message",
+                    said.timestamp[:10],
+                    next((tools[call] for call in said.answers if tools.get(call)), ""),
+                ),
+                text,
+            )
+
+
+def _texts(said: Said, tools: Mapping[str, str]) -> list[str]:
+    """The user's words in a record: what they typed, and their replies in results of these tools' calls."""
+    typed = users_words(Item.of(said, 0))
+    replies = [
+        authorship.reply(block, tools.get(block.id, ""))
+        for block in said.blocks
+        if block.id in said.answers
+    ]
+    return [text for text in (typed, *replies) if text.strip()]
+
+
+# -- choosing --------------------------------------------------------------------------------------
+
+
+def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogniser) -> Shown:
+    """What is shown of the messages; ``names`` are the lines with which a model named what lasts."""
+    messages = user_words.named(names, pool.messages)
+    selection = user_words.select(messages, pool.budget, c.count, recognise)
+    left_out = dict(Counter(pool.left_out) + Counter(selection.counts))
+    gone = [message.record for message, _ in selection.left_out]
+    ends = [*filter(None, pool.left_out_ends), *gone]
+    text = user_words.block(selection)
+    if text or left_out:
+        note = _left_out_note(left_out, (ends[0], ends[-1]), pool.names) if left_out and ends else None
+        text = UserWords(text, note).render()
+    about = {one.about.record: one.about for one in pool.spoken}
+    words = [replace(about[kept.message.record], lasting=kept.message.marks) for kept in selection.kept]
+    return Shown(
+        selection,
+        text,
+        c.count(text) if text else 0,
+        pool.budget,
+        tuple(words),
+        left_out,
+        (ends[0], ends[-1]) if ends else ("", ""),
+    )
+
+
+def _left_out_note(left_out: Mapping[str, int], ends: tuple[str, str], names: Mapping[str, str]) -> str:
+    """What is left out, counted by sort, and how to find it."""
+    total = sum(left_out.values())
+    sorts = ", ".join(f"{number:,} {sort}" for sort, number in left_out.items())
+    first, last = (names.get(record, record[:8]) for record in ends)
+    between = f"record {first}" if first == last else f"records {first} to {last}"
+    return f"{total:,} more {'message' if total == 1 else 'messages'} ({sorts}; {between})"

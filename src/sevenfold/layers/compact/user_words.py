@@ -1,0 +1,452 @@
+"""What of the user's words a summary message shows: pure functions over the user's messages.
+
+The user's words have a budget of their own. As long as they fit, every message is kept to the letter, and nothing
+here looks at what they say. Only beyond the budget is anything chosen, in the order of `Rank`:
+
+1. what a model named as lasting in an earlier compaction, what was named first coming first;
+2. what the model that writes this summary names as lasting;
+3. messages with a statement that the recogniser takes for lasting;
+4. the newest message;
+5. answers to questions of a tool;
+6. other messages, the newest first;
+7. questions and very short messages, the newest first.
+
+A message of one of the first three ranks is at least kept with its lasting statements, if it is not short, and whole
+if there is room once all of them are in. A message of more than a quarter of the budget is cut to its lasting
+statements, its beginning and its end. A model can add to the first ranks and never remove: nothing but words of the
+user, and only by taking room, ever makes another message of the user give way.
+
+**What the summarising call is asked.** If the words exceed the budget, `listing` puts into the instruction every
+message that is not yet lasting: a line `[id] text`, or for a long message a line `[id.n] text` for each of its
+statements, numbered from 1; lines are cut where room is short. The model answers behind its summary:
+
+    <lasting>
+    [3f2a91c4] forbids
+    [77aa0b12.4] decides
+    [90bc11ef] corrects [3f2a91c4]
+    </lasting>
+
+An id of the list, a word for what the message does (sets a rule, allows, forbids, decides, corrects, defines: any word
+is stored as given), and optionally the id of an earlier message that it replaces. `named` reads those lines; ids that
+are not in the list are ignored, so is everything else, and code copies the words from the record.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
+from sevenfold.layers.compact.statements import Span, statements
+from sevenfold.record.decisions import Lasting
+
+Count = Callable[[str], int]
+"""Counts the tokens of a text."""
+
+_LONG_SHARE = 4
+"""A message of more than the budget divided by this is never shown whole, unless everything fits."""
+_SHORT_SHARE = 100
+_SHORTEST = 60
+"""A message of at most this many tokens, or a hundredth of the budget if that is more, is shown whole or not at all."""
+_SMALL_TALK = 4
+"""The most tokens of a message that counts as too short to instruct anything."""
+_HEAD = 2 / 3
+"""Share of the room for both ends of a cut message that its beginning gets."""
+_LEAST_LISTED = 16
+"""The tokens to which a line of the list for the model is cut at most."""
+_NAME = 8
+"""Tokens of the id in front of such a line."""
+_TRIES = 8
+_TIGHTER = 0.8
+_QUESTION_MARKS = ("?", "？", "؟", ";")  # the last is the Greek one
+_NAMED = re.compile(
+    r"^[\s>*-]*\[?(?P<id>[^\[\]\s:]+)\]?[\s:–—-]*(?P<kind>[^\[\]\n]{0,40}?)[^\[\]\n]*(?:\[(?P<old>[^\[\]\s]+)\].*)?$"
+)
+
+
+class Rank(IntEnum):
+    """In which order messages get room when not all of them fit."""
+
+    CARRIED = 0
+    NAMED = 1
+    RECOGNISED = 2
+    NEWEST = 3
+    ANSWER = 4
+    INSTRUCTION = 5
+    OTHER = 6
+
+    @property
+    def plural(self) -> str:
+        """What messages of this rank are called when they are counted."""
+        return _PLURALS[self]
+
+
+_PLURALS = {
+    Rank.CARRIED: "lasting",
+    Rank.NAMED: "lasting",
+    Rank.RECOGNISED: "rules or decisions by their wording",
+    Rank.NEWEST: "the newest",
+    Rank.ANSWER: "answers",
+    Rank.INSTRUCTION: "other requests",
+    Rank.OTHER: "questions and short remarks",
+}
+
+
+class UserMessage(Struct, frozen=True):
+    """A message of the user as the record has it."""
+
+    record: str
+    text: str
+    name: str
+    """The short form of the record's id by which it is cited."""
+    kind: Literal["message", "answer"] = "message"
+    date: str = ""
+    lasting: tuple[Lasting, ...] = ()
+    """The parts that models named as lasting in earlier compactions."""
+    named: tuple[Lasting, ...] = ()
+    """The parts that the model of this compaction named."""
+
+    @property
+    def marks(self) -> tuple[Lasting, ...]:
+        """All parts named as lasting."""
+        return (*self.lasting, *self.named)
+
+
+class Kept(Struct, frozen=True):
+    """A message that is shown, and how."""
+
+    message: UserMessage
+    text: str
+    rank: Rank
+    lost: int = 0
+    """How many of its characters are left out."""
+
+
+class Selection(Struct, frozen=True):
+    """Which of the user's messages are shown, in the order of the record, and which are not."""
+
+    kept: tuple[Kept, ...] = ()
+    left_out: tuple[tuple[UserMessage, Rank], ...] = ()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many messages of each sort are left out."""
+        return dict(Counter(rank.plural for _, rank in self.left_out))
+
+    @property
+    def lasting_left_out(self) -> int:
+        """How many messages that a model named as lasting found no room."""
+        return sum(rank <= Rank.NAMED for _, rank in self.left_out)
+
+
+def line(message: UserMessage, text: str) -> str:
+    """A message as a line of the block."""
+    return f"[{message.name}] {text}"
+
+
+def fits(messages: Sequence[UserMessage], budget: int, count: Count) -> bool:
+    """Whether all of them fit into the budget whole, so that nothing has to be chosen."""
+    return sum(count(line(message, message.text)) + 1 for message in messages) <= budget
+
+
+def select(
+    messages: Sequence[UserMessage], budget: int, count: Count, recognise: Recogniser = by_word_lists
+) -> Selection:
+    """Choose what is shown within ``budget`` tokens; ``messages`` are in the order of the record.
+
+    With `recogniser.nothing` only what models named, the newest message, answers and length decide.
+    """
+    if fits(messages, budget, count):
+        whole = [Kept(message, message.text, Rank.OTHER) for message in messages]
+        return Selection(tuple(whole))
+    choice = _Choice(messages, budget, count, recognise)
+    lasting = [wanted for wanted in choice.order if wanted.rank <= Rank.RECOGNISED]
+    # What lasts comes in first, if only with its statements, so that the rest of one message costs no other its rule.
+    for wanted in lasting:
+        choice.take(wanted, choice.least(wanted))
+    for wanted in lasting:
+        if wanted.message.record in choice.chosen:
+            choice.take(wanted, choice.most(wanted))
+    for wanted in choice.order[len(lasting) :]:
+        choice.take(wanted, choice.most(wanted))
+    return choice.selection()
+
+
+class _Wanted(Struct, frozen=True):
+    """A message that would be shown if there is room."""
+
+    message: UserMessage
+    place: int
+    rank: Rank
+    spans: tuple[Span, ...]
+    """Its lasting parts."""
+    size: int
+    """The tokens of its line if it is shown whole."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its place in the order in which messages get room.
+
+        Those carried come in the order in which they were named: what is named later can never cost them their place.
+        """
+        if self.rank is Rank.CARRIED:
+            return self.rank, min(mark.number for mark in self.message.lasting)
+        return self.rank, -self.place
+
+
+class _Choice:
+    """What was chosen so far, and the room left."""
+
+    def __init__(
+        self, messages: Sequence[UserMessage], budget: int, count: Count, recognise: Recogniser
+    ) -> None:
+        self._count = count
+        self._recognise = recognise
+        self._room = budget
+        self._longest = budget // _LONG_SHARE
+        self._short = max(_SHORTEST, budget // _SHORT_SHARE)
+        self._newest = len(messages) - 1
+        self._wanted = [self._want(message, place) for place, message in enumerate(messages)]
+        self.order = sorted(self._wanted, key=lambda wanted: wanted.key)
+        self.chosen: dict[str, tuple[Kept, int]] = {}
+
+    def _want(self, message: UserMessage, place: int) -> _Wanted:
+        spans: Sequence[Span] = [(mark.start, mark.end) for mark in message.marks]
+        if not spans:
+            spans = recognised(message.text, self._recognise)
+        size = self._size(message, message.text)
+        return _Wanted(message, place, self._rank(message, place, spans), tuple(merged(spans)), size)
+
+    def _rank(self, message: UserMessage, place: int, spans: Sequence[Span]) -> Rank:
+        if message.lasting:
+            return Rank.CARRIED
+        if message.named:
+            return Rank.NAMED
+        if spans:
+            return Rank.RECOGNISED
+        if place == self._newest:
+            return Rank.NEWEST
+        if message.kind == "answer":
+            return Rank.ANSWER
+        asks = message.text.rstrip().endswith(_QUESTION_MARKS)
+        return Rank.OTHER if asks or self._count(message.text) <= _SMALL_TALK else Rank.INSTRUCTION
+
+    def _size(self, message: UserMessage, text: str) -> int:
+        return self._count(line(message, text)) + 1
+
+    def least(self, wanted: _Wanted) -> Kept:
+        """The shortest form that keeps what lasts: a short message whole, of others only the lasting statements."""
+        if wanted.size <= self._short and wanted.size <= self._longest:
+            return Kept(wanted.message, wanted.message.text, wanted.rank)
+        return self._cut(wanted, ends=False)
+
+    def most(self, wanted: _Wanted) -> Kept:
+        """The longest form it may have."""
+        if wanted.size <= self._longest:
+            return Kept(wanted.message, wanted.message.text, wanted.rank)
+        return self._cut(wanted, ends=True)
+
+    def take(self, wanted: _Wanted, kept: Kept) -> None:
+        """Show it in this form if there is room, instead of a shorter form that was chosen before."""
+        _, taken = self.chosen.get(wanted.message.record, (None, 0))
+        size = self._size(wanted.message, kept.text)
+        if taken < size <= taken + self._room:
+            self._room -= size - taken
+            self.chosen[wanted.message.record] = kept, size
+
+    def selection(self) -> Selection:
+        """What is shown and what is not, in the order of the record."""
+        kept: list[Kept] = []
+        left_out: list[tuple[UserMessage, Rank]] = []
+        for wanted in self._wanted:
+            if wanted.message.record in self.chosen:
+                kept.append(self.chosen[wanted.message.record][0])
+            else:
+                left_out.append((wanted.message, wanted.rank))
+        return Selection(tuple(kept), tuple(left_out))
+
+    def _cut(self, wanted: _Wanted, *, ends: bool) -> Kept:
+        """A message cut to its lasting parts, with ``ends`` also to its beginning and end, within the longest form."""
+        text = wanted.message.text
+        each = len(text) / max(1, wanted.size)  # characters in a token
+        room = self._longest
+        for _ in range(_TRIES):
+            spans = _first_that_fit(wanted.spans, int(room * each))
+            if ends or not spans:
+                spare = max(0, int(room * each) - sum(end - start for start, end in spans))
+                head = int(spare * _HEAD)
+                spans = merged([(0, head), *spans, (len(text) - (spare - head), len(text))])
+            shown = excerpt(text, spans)
+            if self._size(wanted.message, shown) <= self._longest:
+                break
+            room = int(room * _TIGHTER)
+        lost = len(text) - sum(end - start for start, end in spans)
+        return Kept(wanted.message, shown, wanted.rank, lost)
+
+
+def _first_that_fit(spans: Iterable[Span], characters: int) -> list[Span]:
+    """As many of the parts as fit, the first ones first; if not even one does, the beginning of the first."""
+    chosen: list[Span] = []
+    for start, end in spans:
+        if end - start <= characters:
+            chosen.append((start, end))
+            characters -= end - start
+        elif not chosen:
+            chosen.append((start, start + characters))
+            characters = 0
+    return chosen
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """These parts of a text in order, joined where they touch, without empty ones."""
+    joined: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def excerpt(text: str, spans: Sequence[Span]) -> str:
+    """Parts of a text, to the letter, with the number of characters left out between them."""
+    pieces: list[str] = []
+    place = 0
+    for start, end in (*spans, (len(text), len(text))):
+        if text[place:start].strip():
+            pieces.append(f"[… {start - place:,} characters …]")
+        pieces.append(text[start:end])
+        place = end
+    return " ".join(piece for piece in pieces if piece)
+
+
+def recognised(text: str, recognise: Recogniser) -> list[Span]:
+    """The parts of a message whose statements look lasting."""
+    spans: list[Span] = []
+    for statement in statements(text):
+        if recognise(statement.text(text)):
+            spans += statement.spans
+    return merged(spans)
+
+
+# -- what the model of a summary is asked ------------------------------------------------------------
+
+
+def listing(
+    messages: Sequence[UserMessage],
+    budget: int,
+    count: Count,
+    room: int,
+    records: Collection[str] | None = None,
+) -> str:
+    """What could be left out, by id, in about ``room`` tokens; empty if everything fits into the budget.
+
+    Everything that is not lasting yet is listed, not only what would be left out as things stand: what a model names
+    takes the room of something else, which must have had its chance too. ``records`` limits it to some of them.
+    """
+    if fits(messages, budget, count):
+        return ""
+    asked = [message for message in messages if records is None or message.record in records]
+    lines: list[tuple[str, str]] = []
+    for message in asked:
+        if count(message.text) <= max(_SHORTEST, budget // _SHORT_SHARE):
+            if not message.lasting:
+                lines.append((message.name, " ".join(message.text.split())))
+            continue
+        for number, statement in enumerate(statements(message.text), 1):
+            start, end = statement.span
+            if not any(mark.start <= start and end <= mark.end for mark in message.lasting):
+                lines.append((f"{message.name}.{number}", " ".join(message.text[start:end].split())))
+    most = _level([count(text) for _, text in lines], room - _NAME * len(lines))
+    return "\n".join(f"[{name}] {_shortened(text, most, count)}" for name, text in lines)
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The largest size to which the long lines can be cut so that all fit together, but never less than the least."""
+    levels = range(_LEAST_LISTED, max(sizes, default=0) + 1)
+    if not levels or sum(min(size, levels.start) for size in sizes) > room:
+        return _LEAST_LISTED
+    return levels[bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes)) - 1]
+
+
+def _shortened(text: str, most: int, count: Count) -> str:
+    size = count(text)
+    if size <= most:
+        return text
+    characters = int(len(text) * most / size)
+    head = int(characters * _HEAD)
+    return f"{text[:head]} … {text[len(text) - (characters - head) :]}"
+
+
+def named(lines: Iterable[str], messages: Sequence[UserMessage]) -> list[UserMessage]:
+    """The messages with the marks that a model's lines give them; the lines that name none of them are ignored."""
+    by_name = {message.name: place for place, message in enumerate(messages)}
+    marked = list(messages)
+    number = 1 + max((mark.number for message in messages for mark in message.marks), default=0)
+    for told in lines:
+        match = _NAMED.match(told.strip())
+        place, spans = _meant(match["id"], messages, by_name) if match else (-1, ())
+        if match is None or place < 0:
+            continue
+        older = by_name.get(match["old"] or "", place)
+        # Only an earlier message can be replaced.
+        replaces = messages[older].record if older < place else ""
+        kind = match["kind"].strip(" :.,–—-")
+        known = [(mark.start, mark.end) for mark in marked[place].marks]
+        new = [
+            span for span in spans if not any(start <= span[0] and span[1] <= end for start, end in known)
+        ]
+        if new:
+            marks = (Lasting(*span, kind=kind, replaces=replaces, number=number) for span in new)
+            marked[place] = replace(marked[place], named=(*marked[place].named, *marks))
+            number += 1
+    return marked
+
+
+def _meant(
+    name: str, messages: Sequence[UserMessage], by_name: Mapping[str, int]
+) -> tuple[int, tuple[Span, ...]]:
+    """The place of the message that an id names, and the parts of it; -1 if there is none."""
+    if (place := by_name.get(name)) is not None:
+        return place, ((0, len(messages[place].text)),)
+    name, _, number = name.rpartition(".")
+    place = by_name.get(name, -1)
+    parts = statements(messages[place].text) if place >= 0 and number.isdecimal() else []
+    if not parts or not 0 < int(number) <= len(parts):
+        return -1, ()
+    return place, parts[int(number) - 1].spans
+
+
+# -- the block -----------------------------------------------------------------------------------
+
+
+def block(selection: Selection) -> str:
+    """The lines of the block; a later word that replaces an earlier one stands right behind it, with its date."""
+    later: dict[str, list[Kept]] = {}
+    shown = {kept.message.record: kept for kept in selection.kept}
+    follows: set[str] = set()
+    for kept in selection.kept:
+        older = next((mark.replaces for mark in kept.message.marks if mark.replaces in shown), "")
+        if older:
+            later.setdefault(older, []).append(kept)
+            follows.add(kept.message.record)
+    lines: list[str] = []
+
+    def put(kept: Kept, *, dated: bool) -> None:
+        message = kept.message
+        shown_name = f"{message.name}, {message.date}" if dated and message.date else message.name
+        lines.append(f"[{shown_name}] {kept.text}")
+        for newer in later.get(message.record, ()):
+            put(newer, dated=True)
+
+    for kept in selection.kept:
+        if kept.message.record not in follows:
+            put(kept, dated=False)
+    return "\n".join(lines)
