@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -34,7 +32,6 @@ from bench.chats.session import Held, Kept, hold, hold_messages  # noqa: E402
 from bench.chats.statements import BLIND, COMPARED, by_language, read_statements  # noqa: E402
 from bench.chats.talk import crowded_chat, small_chat  # noqa: E402
 from bench.compaction import CORPUS, Bar, claude_files, show  # noqa: E402
-from sevenfold.layers.compact.extract import patterns  # noqa: E402
 
 WINDOWS = (8_192, 32_768, 200_000)
 TURNS = (60, 200, 600)
@@ -43,7 +40,6 @@ TIMES = (2, 3, 4)
 LINE = 12
 """Tokens around a message in the block of the user's words."""
 FITS, NAMED, FOUND, LARGEST = 0.99, 0.95, 0.99, 0.8
-RECOGNISERS = ("corrects", "refuses", "allows")
 SEED = 20_261_118
 
 
@@ -59,42 +55,25 @@ def fits(held: Held) -> bool:
     return held.user_tokens + LINE * held.user_messages <= budget(held.window)
 
 
-@contextmanager
-def without_recogniser() -> Iterator[None]:
-    """Switch off the patterns by which code recognises what the user insists on."""
-    texts: MutableMapping[str, Any] = patterns._texts()  # type: ignore[assignment]
-    kept = {name: texts[name] for name in RECOGNISERS}
-    try:
-        texts.update(dict.fromkeys(RECOGNISERS, "(?!)"))
-        patterns.pattern.cache_clear()
-        yield
-    finally:
-        texts.update(kept)
-        patterns.pattern.cache_clear()
-
-
 # The conversations
 
 
 def chats_that_fit(windows: Sequence[int] = WINDOWS, turns: Sequence[int] = TURNS) -> Iterator[Held]:
     """Hold every chat of small talk, by code alone, with the recogniser switched off."""
-    with without_recogniser():
-        for language, statements in by_language(read_statements(COMPARED)).items():
-            for length in turns:
-                chat = small_chat(language, statements, length, SEED)
-                for window in windows:
-                    yield hold(chat, window)
+    for language, statements in by_language(read_statements(COMPARED)).items():
+        for length in turns:
+            chat = small_chat(language, statements, length, SEED)
+            for window in windows:
+                yield hold(chat, window, recogniser=False)
 
 
 def coding_sessions(corpus: Path, most: int | None = None) -> Iterator[Held]:
     """Hold recorded coding sessions in which the user says these things in passing, recogniser off."""
     groups = list(by_language(read_statements(COMPARED)).values())
-    with without_recogniser():
-        for number, path in enumerate(claude_files(corpus)[:most]):
-            work = coding.with_statements(path, groups[number % len(groups)], SEED)
-            if work is not None:
-                settings = {"context_window": WINDOWS[-1]}
-                yield hold_messages(work.name, work.messages, work.said, settings=settings)
+    for number, path in enumerate(claude_files(corpus)[:most]):
+        work = coding.with_statements(path, groups[number % len(groups)], SEED)
+        if work is not None:
+            yield hold_messages(work.name, work.messages, work.said, WINDOWS[-1], recogniser=False)
 
 
 def crowded_by_code(windows: Sequence[int] = WINDOWS, times: Sequence[int] = TIMES) -> Iterator[Held]:
@@ -112,7 +91,7 @@ def crowded_with_a_model(windows: Sequence[int] = WINDOWS, times: Sequence[int] 
             for factor in times:
                 client = Naming(statements, SEED)
                 chat = crowded_chat(language, statements, factor * budget(window), SEED)
-                yield hold(chat, window, engine=None, client=client)
+                yield hold(chat, window, engine="fork", client=client)
 
 
 # What they show

@@ -6,6 +6,7 @@ Their summaries say nothing of what the user said, so whatever the next request 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 
 Json = Mapping[str, Any]
+NOTICED = 0.9
+MISTAKEN = 0.05
+RECOGNISABLE = 12
+"""Characters of a part of a statement by which the model still knows it."""
+CUT = " … "
+_OFFERED = re.compile(r"^\[([0-9a-f][0-9a-f-]{3,}(?:\.\d+)?)\] (.*)$", re.MULTILINE)
 NOTHING = "Several things were talked about, and the conversation goes on."
 
 
@@ -63,13 +70,69 @@ def instruction(request: Json) -> str:
 
 
 class Naming(Forgetful):
-    """A model that names nine in ten of the statements that the request offers to it, and one in twenty of the rest."""
+    """A model that names nine in ten of the statements that the request offers to it, and one in twenty of the rest.
 
-    def __init__(self, statements: Sequence[Statement], seed: int) -> None:
+    Only the messages offered in the instruction can be named. Where the list cuts one, the model knows the rest from
+    the conversation, if that is in the request. A stubborn model overlooks the same statements each time.
+    """
+
+    def __init__(self, statements: Sequence[Statement], seed: int, *, stubborn: bool = False) -> None:
         super().__init__()
         self._texts = [statement.text for statement in statements]
         self._chance = random.Random(seed)
+        self._overlooked = set(self._texts[seed % 10 :: 10]) if stubborn else None
+        self.offered = 0
+        self.named = 0
 
     def answer(self, request: Json) -> str:
-        """Return a summary that names messages by their ids."""
-        return summary()
+        """Return a summary that says nothing, and the ids of the messages that last."""
+        names: list[str] = []
+        conversation = _Conversation(request)
+        for name, line in offered(request):
+            text = line if CUT not in line else conversation.whole(name, line)
+            statement = next((known for known in self._texts if speaks(text, known)), None)
+            self.offered += statement is not None
+            if self._names(statement):
+                names.append(f"[{name}] decides")
+                self.named += statement is not None
+        return "\n".join((summary(), "<lasting>", *names, "</lasting>"))
+
+    def _names(self, statement: str | None) -> bool:
+        if statement is None:
+            return self._chance.random() < MISTAKEN
+        if self._overlooked is not None:
+            return statement not in self._overlooked
+        return self._chance.random() < NOTICED
+
+
+def offered(request: Json) -> list[tuple[str, str]]:
+    """The messages that the instruction offers to be named, each with its id."""
+    return _OFFERED.findall(instruction(request))
+
+
+class _Conversation:
+    """The user's messages in a request, to look up one of which the beginning and the end are known."""
+
+    def __init__(self, request: Json) -> None:
+        self._by_beginning: dict[str, list[str]] = {}
+        for message in request["messages"][:-1]:
+            if message["role"] == "user":
+                for text in strings(message["content"]):
+                    bare = " ".join(text.split())
+                    self._by_beginning.setdefault(bare[:RECOGNISABLE], []).append(bare)
+
+    def whole(self, name: str, line: str) -> str:
+        """The message that a cut line stands for; of a sentence of a longer message only what the line shows."""
+        head, _, tail = line.partition(CUT)
+        if "." in name:
+            return line
+        for text in self._by_beginning.get(head[:RECOGNISABLE], ()):
+            if text.startswith(head) and text.endswith(tail):
+                return text
+        return line
+
+
+def speaks(line: str, statement: str) -> bool:
+    """Whether a line, which may be one sentence of a message or cut, is or contains a statement."""
+    bare = " ".join(statement.split())
+    return bare in line or any(len(part) >= RECOGNISABLE and part in bare for part in line.split(CUT))

@@ -19,6 +19,8 @@ from bench.trials.trial import ALONE, shown_tokens
 from sevenfold.conversation.resume import read
 from sevenfold.errors import ContextFull, Refused
 from sevenfold.lab.fidelity.reader import strings
+from sevenfold.layers.compact.compactor import Compactor
+from sevenfold.layers.compact.recogniser import nothing
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client
 from sevenfold.record import blocks
@@ -33,9 +35,7 @@ HITS = 10
 PIECE = 0.1
 """How much is added before the size is looked at, as a share of the window."""
 MAX_TOKENS = 1_024
-LEFT_OUT = re.compile(
-    r"\b[\d,]+ (?:more|other|messages?|statements?)\b[^\n]*\b(?:left out|not listed|not shown)\b"
-)
+LEFT_OUT = re.compile(r"No room was left for [\d,]+ more message")
 """How a request says that something of the user's is not in it."""
 LAST = "Good. What is next?"
 Message = Mapping[str, Any]
@@ -96,14 +96,23 @@ def hold(
     engine: EngineName | None = "extractive",
     client: Client | None = None,
     cycles: int = CYCLES,
-    settings: Mapping[str, object] | None = None,
+    recogniser: bool = True,
 ) -> Held:
-    """Hold a chat in a session of this window and compact it at least this many times."""
+    """Hold a chat in a session of this window and compact it at least this many times.
+
+    Without the ``recogniser``, code does not look at what the user's words say.
+    """
     messages = [{"role": line.role, "content": line.text} for line in chat.lines]
     said = {placed.message: placed.statement for placed in chat.placed}
-    wanted = {"context_window": window, **(settings or {})}
     return hold_messages(
-        chat.name, messages, said, engine=engine, client=client, cycles=cycles, settings=wanted
+        chat.name,
+        messages,
+        said,
+        window,
+        engine=engine,
+        client=client,
+        cycles=cycles,
+        recogniser=recogniser,
     )
 
 
@@ -111,18 +120,20 @@ def hold_messages(
     name: str,
     messages: Sequence[Message],
     said: Mapping[int, Statement],
+    window: int,
     *,
     engine: EngineName | None = "extractive",
     client: Client | None = None,
     cycles: int = CYCLES,
-    settings: Mapping[str, object],
-    tools: Sequence[factory.Tool] = (),
+    recogniser: bool = True,
 ) -> Held:
     """Hold a conversation, given as messages and the statements in some of them, by the number of the message."""
-    store = factory.in_memory(name, {**ALONE, **settings})
-    options: factory.Options = {"max_tokens": MAX_TOKENS, "tools": tools}
+    store = factory.in_memory(name, {**ALONE, "context_window": window})
+    options: factory.Options = {"max_tokens": MAX_TOKENS}
     session = Session(factory.conversation(store, MODEL, options), store, client)
     with session:
+        if not recogniser:
+            session.conversation.state(Compactor).recognise = nothing
         course = _Course(session, engine)
         ends = [_safe_end(messages, len(messages) * cycle // cycles) for cycle in range(1, cycles + 1)]
         passed: dict[int, int] = {}
@@ -206,7 +217,7 @@ class _Course:
 
 def is_made(done: Compacted | None) -> bool:
     """Whether a compaction was made."""
-    return done is not None
+    return done is not None and done.made
 
 
 def _pieces(messages: Sequence[Message], ends: Sequence[int], window: int) -> Iterator[int]:
