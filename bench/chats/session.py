@@ -85,6 +85,8 @@ class Held(Struct, frozen=True):
     """Tokens of the message with the last summary."""
     sent: bool
     """Whether a next request could be made."""
+    context: str
+    """All texts in the messages of the next request."""
     says_left_out: bool
     """Whether the next request says that some of the user's words are not in it."""
 
@@ -174,6 +176,7 @@ def hold_messages(
                 tokenizer,
             ),
             sent=sent,
+            context=shown,
             says_left_out=bool(LEFT_OUT.search(shown)),
         )
 

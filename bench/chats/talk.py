@@ -20,6 +20,8 @@ CHARACTERS_PER_TOKEN = {"zh": 1.0, "ja": 1.0}
 """Roughly; in all other languages 3.5."""
 ALONE_SHARE = 2 / 3
 """Statements that are a message of their own; the others stand within small talk."""
+ANSWER_SHARE = 0.9
+"""How long the model's answers are in padding, compared with what the user says: a little shorter."""
 ORDERS = 0.7
 """The share of orders among the short messages of a crowded chat; the rest is small talk."""
 _NAMES = re.compile(r"\{(\w+)\}")
@@ -124,6 +126,33 @@ def crowded_chat(language: str, statements: Sequence[Statement], tokens: int, se
             said.append(talk.order() if chance.random() < ORDERS else talk.user())
             typed += len(said[-1])
     return _with_statements(f"{language}, {tokens:,} tokens of the user", talk, said, statements, chance)
+
+
+def padded(turns: Sequence[Line], tokens: int, seed: int) -> tuple[Line, ...]:
+    """Put English talk of about this many tokens between the turns of a conversation, half of it the user's."""
+    chance = random.Random(f"{seed} {tokens} padded")
+    talk = SmallTalk("en", chance)
+    size = tokens * talk.characters_per_token
+    talked: list[tuple[Line, Line]] = []
+    while size > 0:
+        sentences = chance.randrange(1, 7)
+        said = " ".join(talk.user() for _ in range(sentences))
+        answer = talk.assistant()
+        while len(answer) < len(said) * ANSWER_SHARE:
+            answer += f" {talk.assistant()}"
+        size -= len(said) + len(answer)
+        talked.append((Line("user", said), Line("assistant", answer)))
+    # A turn of the conversation begins with the user; talk goes in front of it, and some comes last.
+    starts = [number for number, line in enumerate(turns) if line.role == "user"]
+    gaps = sorted(chance.randrange(len(talked) + 1) for _ in starts)
+    lines: list[Line] = []
+    done = 0
+    for start, end, gap in zip(starts, [*starts[1:], len(turns)], gaps, strict=True):
+        lines += [line for pair in talked[done:gap] for line in pair]
+        lines += turns[start:end]
+        done = gap
+    lines += [line for pair in talked[done:] for line in pair]
+    return tuple(lines)
 
 
 def _with_statements(
