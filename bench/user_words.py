@@ -172,8 +172,11 @@ def _middle(ordered: Sequence[int]) -> int:
 
 
 def fitting_bars(conversations: Sequence[Held]) -> Iterator[Bar]:
-    """Yield the bars for conversations in which the user's words fit the budget."""
-    shares = Shares.of(kept_in(conversations))
+    """Yield the bars for conversations in which the user's words fit the budget.
+
+    Statements that went through no compaction count for nothing here: they are where they were said.
+    """
+    shares = Shares.of([kept for kept in kept_in(conversations) if kept.compactions])
     met = shares.share >= FITS and shares.statements > 0
     yield (
         "words that fit the budget, recogniser off, in the next request",
