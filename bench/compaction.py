@@ -4,8 +4,9 @@
 
 Every Claude session in the folder is opened as it was before some of its calls, spread evenly, and compacted: by
 code alone, and with models that each summarise badly in their own way. Code independent of the summarisers then
-searches for the facts in the next context and by recall, by a fact's own words and by a question. Also measured: ten compactions in a row, the time for 1 MB,
-and what the engines ask of a model, with the simulated provider. The exit status is 1 if a bar is missed.
+searches for the facts in the next context and by recall: by a fact's own words, and by a question. Also measured: ten
+compactions in a row, the time for 1 MB, and what the engines ask of a model, with the simulated provider. The exit
+status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
