@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from sevenfold.layers import breaker
+from sevenfold.layers.compact import writer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -75,3 +76,11 @@ def corpus() -> Path:
     if not folder.is_dir():
         pytest.skip("no corpus of real transcripts at ../shared/corpus, so nothing was held against one")
     return folder
+
+
+@pytest.fixture
+def compactions_of_any_size() -> Iterator[None]:
+    """A compaction that frees little is not made; tests of what follows one have conversations of a few words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "LEFT_SHARE", 100.0)
+        yield

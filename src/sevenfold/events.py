@@ -231,6 +231,12 @@ class Compacted(Event, frozen=True, kw_only=True):
     restored: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     """What was not restored, or did not fit in the summary."""
+    words_tokens: int = 0
+    """Tokens of the user's own messages behind the summary."""
+    words_left_out: int = 0
+    """How many of the user's messages found no room there."""
+    lasting_left_out: int = 0
+    """How many of those a model named as lasting: then the setting ``user_words`` is too small."""
     again: bool = False
     """Whether the conversation was compacted before."""
     turns_since: int = -1

@@ -398,6 +398,7 @@ def test_what_a_signed_summary_claims_is_listed_a_sentence_a_line() -> None:
     )
 
 
+@pytest.mark.usefixtures("compactions_of_any_size")
 @pytest.mark.spec("S4.12")
 def test_nothing_the_offline_model_extracts_is_marked():
     client = sevenfold.OfflineClient(sevenfold.Script(["It is done."] * 3, jobs={"compact": summarise}))
@@ -410,6 +411,7 @@ def test_nothing_the_offline_model_extracts_is_marked():
     assert (done.engine, done.invented) == ("fork", ())
 
 
+@pytest.mark.usefixtures("compactions_of_any_size")
 @pytest.mark.spec("S4.12")
 def test_with_the_offline_model_every_list_is_there_once():
     client = sevenfold.OfflineClient(sevenfold.Script(["It is done."] * 3, jobs={"compact": summarise}))

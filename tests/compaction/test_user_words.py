@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +11,9 @@ from hypothesis import strategies as st
 from sevenfold.layers.compact.recogniser import by_word_lists, nothing
 from sevenfold.layers.compact.statements import statements
 from sevenfold.layers.compact.user_words import (
-    Rank,
     UserMessage,
-    block,
-    fits,
     line,
     listing,
-    named,
     select,
 )
 from sevenfold.record.decisions import Lasting
@@ -78,7 +76,7 @@ def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, r
 
     assert [kept.text for kept in chosen.kept] == [message.text for message in messages]
     assert not chosen.left_out
-    assert listing(messages, budget, count, 1_000) is None
+    assert listing(messages, budget, count, 1_000) == ""
 
 
 @pytest.mark.spec("S16.1")
@@ -95,5 +93,5 @@ def test_statements_hold_all_of_a_text(text):  # type: ignore[no-untyped-def]
     spans = [statement.span for statement in statements(text)]
 
     assert spans == sorted(spans)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())

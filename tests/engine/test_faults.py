@@ -27,6 +27,8 @@ from sevenfold.stores.memory import MemoryLog
 from tests.engine.working import ASKED, BOUND, FREE, Mind, begun, body, output, texts, world
 from tests.support import PROVING
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 TOOL_CALL = [{"type": "tool_use", "id": "toolu_x", "name": "Read", "input": {}}]
 
 

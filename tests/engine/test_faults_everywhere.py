@@ -27,6 +27,8 @@ from sevenfold.stores.jsonl.log import JsonlLog
 from tests.engine.working import ASKED, BOUND, FREE, World, body, texts, uuids, world
 from tests.support import PROVING
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 SMALL: dict[str, Any] = {"tools": [], "system": "Be careful."}
 
 

@@ -30,6 +30,8 @@ from tests.support import next_request
 GPT, OTHER, CHAT, CLAUDE = "gpt-5.6", "gpt-5.7", "gpt-5", "claude-sonnet-5-5"
 """With compaction items; another of the kind; one on Chat Completions; one of another provider."""
 COMPACT, RESPOND = "/v1/responses/compact", "/v1/responses"
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 SECRET = "what only the provider knows"
 
 

@@ -15,6 +15,8 @@ from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
 from tests.engine.working import begun, body, texts, uuids, world
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 
 def count(text: str) -> int:
     return len(text) // 4

@@ -7,6 +7,8 @@ import pytest
 import sevenfold
 from sevenfold.providers.offline import OfflineClient, Script
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 
 def _session(cap: float | None) -> sevenfold.Session:
     settings: dict[str, object] = {"spending_cap_usd": cap, "notes": False, "background_compaction": False}

@@ -14,6 +14,8 @@ from sevenfold.events import Acted
 from sevenfold.profiles import find
 from tests.session.talking import ALONE, BOUND, READ, SHELL, alone, calling, fake_reply, hear, said
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 
 def read_files(session: sevenfold.Session, *paths: str, **more: Any) -> None:
     """The model reads files with a tool of the caller's."""

@@ -42,6 +42,9 @@ from tests.session.openai_talking import (
 # Sending
 
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
+
 @pytest.mark.spec("S9.7")
 @both
 def test_the_request_goes_into_the_sdks_plain_method_whole_or_streamed(wire: str) -> None:

@@ -34,6 +34,8 @@ from tests.session.talking import (
 from tests.support import answer as spoken
 from tests.support import transcript
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 
 @pytest.mark.spec("S8.4", "S9.2")
 @pytest.mark.parametrize("model", [BOUND, FREE])

@@ -19,6 +19,8 @@ from tests.agent.working import agent, async_agent
 
 pytestmark = pytest.mark.spec("S4.10")
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 LONG = "Something that was said and need not be said again. " * 20
 
 

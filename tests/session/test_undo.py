@@ -37,6 +37,8 @@ from tests.session.talking import (
     world,
 )
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 LARGE = output(times=900)
 SETTINGS = {"offload": False, "gap_keep": 1}
 

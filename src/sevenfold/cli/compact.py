@@ -164,6 +164,8 @@ class _Run(Struct):
         did = session.compact(options.instructions, **wishes)
         if did is None:
             raise Refused(f"{self.recorded.path}: the compaction was vetoed, so nothing was written")
+        if not did.made:
+            raise Refused(f"{self.recorded.path}: {did.line}, so nothing was written")
         self.left += did.left
         after, now, total = self._tokens_by_category(), session.gauge.usd, did.score.total
         usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid

@@ -27,6 +27,7 @@ from sevenfold.layers.compact.summary.claims import topic
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import bare
 from sevenfold.ports import Log
+from sevenfold.prompts.compact import UserWords
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Decision, Entry, Link, Said
@@ -245,7 +246,8 @@ def _audited(
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
-    written = [text for text in texts(compaction.summary) if text not in known]
+    shown = (text for text in texts(compaction.summary) if not text.startswith(f"<{UserWords.tag}>"))
+    written = [text for text in shown if text not in known]
     evidence = evidence_in(compaction.before, log)
     statements = unsourced(written, evidence)
     if compaction.whole:

@@ -120,6 +120,12 @@ class UserWords(Text, frozen=True):
     """What found no room, if anything."""
 
 
+class GivenTask(Text, frozen=True):
+    """The task of a sub-agent: a block of its own in a summary message."""
+
+    task: str
+
+
 class ProgramNote(Text, frozen=True):
     """A program's text on the user's side, as shown to a model that summarises."""
 

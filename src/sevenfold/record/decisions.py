@@ -197,7 +197,8 @@ class CarriedWords(Struct, frozen=True, omit_defaults=True):
     record: str
     position: int = -1
     """Where the log has the record; -1 if unknown."""
-    kind: Literal["message", "answer"] = "message"
+    kind: Literal["message", "answer", "task"] = "message"
+    """A task is what a model gave a sub-agent to do: not the user's word, but kept like it."""
     date: str = ""
     tool: str = ""
     """The tool whose call an answer was the reply to."""

@@ -50,8 +50,11 @@ def compact(chat: Chat, rest: str) -> None:
 
 def _summarise(chat: Chat, instructions: str, wish: Wishes) -> None:
     def work() -> None:
-        if chat.agent.compact(instructions, **wish) is None:
+        done = chat.agent.compact(instructions, **wish)
+        if done is None:
             chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
+        elif not done.made:
+            chat.say("warning", f"{done.line}; other ways: {', or '.join(done.ways)}")
 
     chat.run_interruptible("compacting", work)
 

@@ -43,7 +43,9 @@ def event_line(event: Event) -> EventLine | None:
     match event:
         case events.Acted():
             return _acted(event)
-        case events.Compacted() if event.lost or event.invented or event.fires_again:
+        case events.Compacted() if (
+            event.lost or event.invented or event.fires_again or event.lasting_left_out
+        ):
             return _went_wrong(event)
         case events.Vetoed():
             return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
@@ -120,6 +122,11 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         wrong.append(f"{plural(event.lost, 'fact')} lost")
     if event.invented:
         wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
+    if event.lasting_left_out:
+        lasting = plural(event.lasting_left_out, "lasting message")
+        wrong.append(
+            f"no room for {lasting} of yours: raise the setting user_words, or repeat what matters"
+        )
     if event.fires_again:
         wrong.append("the window is full again at once")
     detail = _pairs(
@@ -128,6 +135,7 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
         restored=", ".join(event.restored),
         missed=", ".join(event.missed),
+        your_words=f"{event.words_tokens:,} tokens, {plural(event.words_left_out, 'message')} left out",
     )
     return EventLine("warning", f"compact: {', '.join(wrong)}", detail)
 

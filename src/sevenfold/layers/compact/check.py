@@ -100,7 +100,7 @@ def _verdict(
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
         made = summary.combine(marked.sections, facts, room, c.count, span=divided.span, apart=True)
     text, claims = made.text, marked.sentences
-    seen = [shown.text, *(whole_text(item) for item in divided.kept)]
+    seen = [*shown.texts, *(whole_text(item) for item in divided.kept)]
     if got.signed is not None:
         words = words_of(blocks.read(got.signed))
         seen.append(words)
@@ -125,7 +125,7 @@ def _verdict(
 def _with_words(facts: Facts, pool: Pool) -> Facts:
     """The facts with the user's messages from the record, instead of what an earlier summary said about them."""
     messages = tuple(Words(message.record, message.text) for message in pool.messages)
-    said = "\n".join(_plain(message.text) for message in pool.messages)
+    said = "\n".join(_plain(one.text) for one in pool.spoken)
     prose = dict(facts.prose)
     # Messages that only an earlier summary has, because their records are in another file, stay what they are: prose.
     elsewhere = [words for words in facts.messages if _plain(words.head) not in said]

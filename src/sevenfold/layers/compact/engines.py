@@ -58,6 +58,8 @@ RETRIES = 2
 """How often a failed call is retried."""
 CURRENT_WORK = 8
 """The first section about the latest state; of a summary made in parts, only the last part's version is kept."""
+LISTED = 4_000
+"""Tokens that the list of the user's words may have even if their budget is smaller."""
 INSTRUCTION = 2_000
 """Tokens of the instruction to summarise, without the list of the user's words."""
 SHORTENINGS = 3
@@ -159,10 +161,10 @@ class SummaryTask:
 
     @property
     def _room(self) -> int:
-        """Tokens for the list of the user's words: what is left of the window, and no more than those may take."""
+        """Tokens for the list of the user's words: at most what those may take, or a little more if that is little."""
         window = self.c.window
         free = window.context - window.reserve - self.c.size().sent - INSTRUCTION
-        return max(0, min(self._pool.budget, free))
+        return max(0, min(free, max(self._pool.budget, LISTED)))
 
 
 def by_provider(task: SummaryTask) -> Flow[Attempt]:

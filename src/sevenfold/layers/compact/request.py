@@ -126,6 +126,8 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """Whether it was made; if not, nothing has changed."""
     reason: str = ""
     """Why it was not made."""
+    ways: tuple[str, ...] = ()
+    """What else makes room, if it was not made."""
     boundary: str
     trigger: Trigger
     engine: EngineName
@@ -139,7 +141,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """Number of records the summary replaces."""
     kept: int
     summary: str
-    """The text as checked and completed, without the message around it."""
+    """The text as checked and completed, and the user's words behind it, without the message around them."""
     score: Coverage[Fact]
     chain: CompactionChain
     invented: tuple[str, ...]

@@ -7,11 +7,12 @@ where there is no such data, after an upgrade or behind another tool's compactio
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from sevenfold.layers.compact import user_words
 from sevenfold.layers.compact.extract.notation import short_names
 from sevenfold.layers.compact.extract.words import is_words_block, users_words
 from sevenfold.layers.compact.user_words import Selection, UserMessage
-from sevenfold.prompts.compact import UserWords
+from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks, entries
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.decisions import CarriedWords, Carry, Fold
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from sevenfold.record.view import View
 
 SMALL_WINDOW = 16_000
+AGENT = "agent:"
+"""How the query source of a sub-agent begins."""
+_TASK = re.compile(r".+#\d+")
+"""The key under which a sub-agent's task is recorded: its id, and the how-manieth task it is."""
+_LONGEST_NOTE = "no room was left for what follows, with its sorts and the records it is in " * 2
 
 
 class Spoken(Struct, frozen=True):
@@ -67,25 +73,28 @@ class Pool(Struct, frozen=True):
     @property
     def messages(self) -> tuple[UserMessage, ...]:
         """The messages to choose from."""
-        return tuple(
-            UserMessage(
-                one.about.record,
-                one.text,
-                self.names[one.about.record],
-                one.about.kind,
-                one.about.date,
-                one.about.lasting,
-            )
-            for one in self.spoken
-        )
+        messages: list[UserMessage] = []
+        for one in self.spoken:
+            about = one.about
+            if about.kind != "task":
+                name = self.names[about.record]
+                messages.append(
+                    UserMessage(about.record, one.text, name, about.kind, about.date, about.lasting)
+                )
+        return tuple(messages)
+
+    @property
+    def tasks(self) -> tuple[Spoken, ...]:
+        """What other agents gave this one to do: always kept whole."""
+        return tuple(one for one in self.spoken if one.about.kind == "task")
 
 
 class Shown(Struct, frozen=True):
     """What a summary message shows of the user's words."""
 
     selection: Selection
-    text: str
-    """The block; empty if the user said nothing."""
+    texts: tuple[str, ...]
+    """The blocks behind the summary: the task of a sub-agent, and the user's words, as far as there are any."""
     tokens: int
     budget: int
     words: tuple[CarriedWords, ...] = ()
@@ -120,9 +129,11 @@ def gather(c: Conversation, divided: Scope) -> Flow[Pool]:
         marks = _marks(view)
         taken = sum(c.count(blocks.words_of(block)) for block in _other_words(view, divided))
         budget = budget_of(c.window, c.settings.user_words)
-    read = partial(_gathered, c.transcript.log, view.boundary, divided, hidden, positions, marks)
+    by_agent = c.source.name.startswith(AGENT)
+    read = partial(_gathered, c.transcript.log, view.boundary, divided, hidden, positions, marks, by_agent)
     pool = yield from in_thread(read)
-    return replace(pool, budget=max(budget // 4, budget - taken))
+    around = c.count(UserWords("", _LONGEST_NOTE).render())
+    return replace(pool, budget=max(0, max(budget // 4, budget - taken) - around))
 
 
 def _other_words(view: View, divided: Scope) -> Iterator[blocks.Block]:
@@ -145,6 +156,7 @@ def _gathered(
     hidden: Sequence[Item],
     positions: Mapping[str, int],
     marks: Mapping[str, CarriedWords],
+    by_agent: bool,
 ) -> Pool:
     carry = _carry_of(log, boundary) if boundary else None
     staying = {item.said.uuid for item in divided.kept if item.said.summary}
@@ -153,7 +165,8 @@ def _gathered(
         known: list[Spoken] = []
     elif carry is None or carry.words is None:
         oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
-        known = [one for one in _everything_before(log, oldest) if one.about.record not in in_view]
+        before = _everything_before(log, oldest, by_agent=by_agent)
+        known = [one for one in before if one.about.record not in in_view]
     else:
         known = [one for words in carry.words if (one := _read(log, words)) is not None]
     lasting = {one.about.record: one.about.lasting for one in known if one.about.lasting}
@@ -162,7 +175,7 @@ def _gathered(
     spoken = {one.about.record: one for one in known if one.about.summary not in staying}
     passing = tuple(one.about for one in known if one.about.summary in staying)
     since: set[str] = set()
-    for said in spoken_in(fresh, positions):
+    for said in spoken_in(fresh, positions, by_agent=by_agent):
         record = said.about.record
         since.add(record)
         spoken[record] = Spoken(replace(said.about, lasting=lasting.get(record, ())), said.text)
@@ -185,11 +198,11 @@ def _carry_of(log: Log, boundary: str) -> Carry | None:
     return next((carry for _, carry in log.decisions(Carry) if carry.boundary == boundary), None)
 
 
-def _everything_before(log: Log, summary: str) -> Iterator[Spoken]:
+def _everything_before(log: Log, summary: str, *, by_agent: bool) -> Iterator[Spoken]:
     """Everything the user ever said on this branch; ``summary`` is the summary message that stands for it and stays."""
     records = list(fold(log).led_to_tip())
     said = [said for _, said in records if not said.summary]
-    for one in spoken_in(said, {said.uuid: position for position, said in records}):
+    for one in spoken_in(said, {said.uuid: position for position, said in records}, by_agent=by_agent):
         yield Spoken(replace(one.about, summary=summary), one.text)
 
 
@@ -216,25 +229,27 @@ def _record_at(log: Log, words: CarriedWords) -> Said | None:
     return entry if isinstance(entry, Said) else None
 
 
-def spoken_in(records: Iterable[Said], positions: Mapping[str, int]) -> Iterator[Spoken]:
-    """What the user said in these records: their messages, and their replies in the results of calls."""
+def spoken_in(
+    records: Iterable[Said], positions: Mapping[str, int], *, by_agent: bool = False
+) -> Iterator[Spoken]:
+    """What the user said in these records: their messages, and their replies in the results of calls.
+
+    ``by_agent``: in a sub-agent's conversation, messages with the key of a task are what it was given to do.
+    """
     tools: dict[str, str] = {}
     for said in records:
         for block in said.blocks if said.calls else ():
             if isinstance(body := block.body(), ToolUse):
                 tools[body.id] = body.name
         text = "\n".join(_texts(said, tools))
-        if text.strip():
-            yield Spoken(
-                CarriedWords(
-                    said.uuid,
-                    positions.get(said.uuid, -1),
-                    "answer" if said.answers else "message",
-                    said.timestamp[:10],
-                    next((tools[call] for call in said.answers if tools.get(call)), ""),
-                ),
-                text,
-            )
+        if not text.strip():
+            continue
+        kind: Literal["message", "answer", "task"] = "answer" if said.answers else "message"
+        if by_agent and _TASK.fullmatch(said.key):
+            kind = "task"
+        tool = next((tools[call] for call in said.answers if tools.get(call)), "")
+        position = positions.get(said.uuid, -1)
+        yield Spoken(CarriedWords(said.uuid, position, kind, said.timestamp[:10], tool), text)
 
 
 def _texts(said: Said, tools: Mapping[str, str]) -> list[str]:
@@ -258,16 +273,18 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
     left_out = dict(Counter(pool.left_out) + Counter(selection.counts))
     gone = [message.record for message, _ in selection.left_out]
     ends = [*filter(None, pool.left_out_ends), *gone]
+    texts = [GivenTask("\n\n".join(one.text for one in pool.tasks)).render()] if pool.tasks else []
     text = user_words.block(selection)
     if text or left_out:
         note = _left_out_note(left_out, (ends[0], ends[-1]), pool.names) if left_out and ends else None
-        text = UserWords(text, note).render()
+        texts.append(UserWords(text, note).render())
     about = {one.about.record: one.about for one in pool.spoken}
-    words = [replace(about[kept.message.record], lasting=kept.message.marks) for kept in selection.kept]
+    words = [one.about for one in pool.tasks]
+    words += (replace(about[kept.message.record], lasting=kept.message.marks) for kept in selection.kept)
     return Shown(
         selection,
-        text,
-        c.count(text) if text else 0,
+        tuple(texts),
+        sum(map(c.count, texts)),
         pool.budget,
         tuple(words),
         left_out,

@@ -59,7 +59,9 @@ _SMALL_TALK = 4
 """The most tokens of a message that counts as too short to instruct anything."""
 _HEAD = 2 / 3
 """Share of the room for both ends of a cut message that its beginning gets."""
-_LEAST_LISTED = 16
+_LISTED_WHOLE = 150
+"""A message of more tokens is listed statement by statement."""
+_LEAST_LISTED = 24
 """The tokens to which a line of the list for the model is cut at most."""
 _NAME = 8
 """Tokens of the id in front of such a line."""
@@ -356,7 +358,7 @@ def listing(
     asked = [message for message in messages if records is None or message.record in records]
     lines: list[tuple[str, str]] = []
     for message in asked:
-        if count(message.text) <= max(_SHORTEST, budget // _SHORT_SHARE):
+        if count(message.text) <= _LISTED_WHOLE:
             if not message.lasting:
                 lines.append((message.name, " ".join(message.text.split())))
             continue

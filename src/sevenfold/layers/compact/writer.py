@@ -16,6 +16,7 @@ from sevenfold.conversation import restore
 from sevenfold.conversation.edits import CLEARED
 from sevenfold.conversation.epoch import epoch_record, in_force
 from sevenfold.conversation.restore import Moment
+from sevenfold.conversation.room import parts, steps
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
@@ -33,6 +34,7 @@ from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
+from sevenfold.record.layout import rounds
 from sevenfold.record.log import renew_labels
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import NOTHING, measure
@@ -194,11 +196,11 @@ def plan(c: Conversation, made: Result) -> Plan:
         hidden = (item for item in c.transcript.pinned_items() if item.said.uuid in uuids)
         pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
         summary = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
-        texts = tuple(filter(None, (summary, shown.text)))
+        texts = (summary, *shown.texts)
         return Plan(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
     texts = (summary_message(c, made.request, divided, made.verdict.text),)
     if not _is_replaced(made):
-        texts = tuple(filter(None, (*texts, shown.text)))
+        texts = (*texts, *shown.texts)
     after = size_after(c, divided, sum(map(c.count, texts)))
     if after >= most_after(c, divided):
         return Plan(texts, after)
@@ -219,7 +221,9 @@ def not_made(c: Conversation, made: Result, after: int) -> Compacted:
     if made.divided.span == "range":
         what = f"{_tokens(c, made.divided.hidden):,} tokens would be replaced, and {what}"
     reason = f"{what}; a compaction must end below {share} of what it replaces"
-    return _result(c, made, size, after, "", reason)
+    snips = c.settings.snip and len(rounds(c.transcript.view.items)) > 1
+    ways = steps(parts(c), "tokens", clears=c.settings.size_clearing, compacts=False, snips=snips)
+    return replace(_result(c, made, size, after, "", reason), ways=ways)
 
 
 def write(c: Conversation, made: Result, planned: Plan, failures: int) -> Compacted:
@@ -267,7 +271,7 @@ def _result(
         tokens_after=after,
         summarised=len(divided.hidden),
         kept=len(divided.kept),
-        summary=verdict.text,
+        summary="\n\n".join([verdict.text, *shown.texts]),
         score=verdict.score,
         chain=CompactionChain(),
         invented=verdict.invented,
@@ -374,7 +378,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     always: list[Attachment] = []
     if _is_replaced(made):
         texts = [RecordedFacts(made.verdict.behind).render()] if made.verdict.behind else []
-        texts += filter(None, [made.shown.text])
+        texts += made.shown.texts
         always = [Attachment("facts", tuple(map(blocks.text, texts)))] if texts else []
     from_hooks = [restore.from_hooks(made.context)] if made.context else []
     fixed += sum(c.count(blocks.words_of(block)) for one in (*always, *from_hooks) for block in one.blocks)
@@ -396,7 +400,7 @@ def _fold(c: Conversation, made: Result, planned: Plan) -> str:
             c.open_epoch(CLEARED, drops_thinking=True, after=stays)
         else:
             c.announce("fold")
-        fold = Fold(first=uuids[0], last=uuids[-1], summary=text, words="".join(behind), named=named)
+        fold = Fold(first=uuids[0], last=uuids[-1], summary=text, words="\n\n".join(behind), named=named)
         folded = script.decide(fold)
     return folded.id
 
@@ -444,6 +448,9 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
             invented=len(done.invented),
             cached_share=done.cached_share,
             missed=done.cut,
+            words_tokens=done.words.tokens,
+            words_left_out=sum(done.words.left_out.values()),
+            lasting_left_out=done.words.lasting_left_out,
             again=placed.recompaction,
             turns_since=placed.turns_since,
             previous_turn=placed.previous_turn or "",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.notation import Permission, Quote, Words
 from sevenfold.layers.compact.extract.patterns import pattern
-from sevenfold.prompts.compact import UserWords
+from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, Block, ToolUse
 from sevenfold.record.layout import Item
@@ -23,8 +23,9 @@ _LOOKED_BACK = 1_500
 
 
 def is_words_block(block: Block) -> bool:
-    """Whether a block of a summary message is the one that shows the user's messages."""
-    return block.kind == "text" and blocks.words_of(block).startswith(f"<{UserWords.tag}>")
+    """Whether a block of a summary message shows the user's messages, or the task of a sub-agent."""
+    tags = (f"<{UserWords.tag}>", f"<{GivenTask.tag}>")
+    return block.kind == "text" and blocks.words_of(block).startswith(tags)
 
 
 def users_words(item: Item) -> str:
