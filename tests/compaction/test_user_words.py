@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sevenfold.layers.compact.recogniser import by_word_lists, nothing
 from sevenfold.layers.compact.statements import statements
@@ -95,3 +96,22 @@ def test_statements_hold_all_of_a_text(text):  # type: ignore[no-untyped-def]
     assert spans == sorted(spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
+
+
+@pytest.mark.spec("S16.34")
+@given(conversations(), st.integers(0, 2_000), recognisers)
+def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messages, budget, recognise):  # type: ignore[no-untyped-def]
+    first = select(messages, budget, count, recognise)
+    everything = tuple(Lasting(0, 1, number=number) for number in range(3))
+    again = [
+        replace(kept.message, shown=kept.spans, named=everything if place % 2 else ())
+        for place, kept in enumerate(first.kept)
+    ]
+
+    def sceptic(text: str) -> int:
+        return 3 * count(text)
+
+    second = select(again, budget, sceptic, by_word_lists)
+
+    assert [kept.text for kept in second.kept] == [kept.text for kept in first.kept]
+    assert not second.left_out
