@@ -100,7 +100,7 @@ def test_statements_hold_all_of_a_text(text):  # type: ignore[no-untyped-def]
 
 @pytest.mark.spec("S16.34")
 @given(conversations(), st.integers(0, 2_000), recognisers)
-def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messages, budget, recognise):  # type: ignore[no-untyped-def]
+def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messages, budget, recognise):
     first = select(messages, budget, count, recognise)
     everything = tuple(Lasting(0, 1, number=number) for number in range(3))
     again = [
