@@ -138,7 +138,7 @@ def attack(
     chat = (
         crowded_chat("en", statements, said, SEED) if exceeds else small_chat("en", statements, 60, SEED)
     ).lines
-    stranger = Stranger(Naming(statements, SEED))
+    stranger = Stranger(Naming([statement.text for statement in statements], SEED))
     provider = ReplayProvider()
     provider.simulator.brain = ScriptedBrain(stranger.reply)
     name = "words beyond the budget" if exceeds else "words that fit"

@@ -89,7 +89,7 @@ def crowded_with_a_model(windows: Sequence[int] = WINDOWS, times: Sequence[int] 
     for language, statements in by_language(read_statements(COMPARED)).items():
         for window in windows:
             for factor in times:
-                client = Naming(statements, SEED)
+                client = Naming([statement.text for statement in statements], SEED)
                 chat = crowded_chat(language, statements, factor * budget(window), SEED)
                 yield hold(chat, window, engine="fork", client=client)
 

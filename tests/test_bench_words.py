@@ -73,7 +73,7 @@ def test_what_is_said_in_passing_is_looked_for_after_the_compactions(english: li
 
 
 def test_a_model_names_what_it_is_offered_by_its_id(english: list[Statement]) -> None:
-    model = Naming(english, seed=1)
+    model = Naming([statement.text for statement in english], seed=1)
     chat = crowded_chat("en", english[:5], 4_000, seed=1)
     result = hold(chat, 8_192, engine="fork", client=model)
     assert 0 < model.named <= model.offered

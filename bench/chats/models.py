@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from bench.chats.statements import Statement
 from sevenfold.lab.fidelity.reader import strings
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 from sevenfold.ports import Call, Reply, Watcher
@@ -76,9 +75,9 @@ class Naming(Forgetful):
     the conversation, if that is in the request. A stubborn model overlooks the same statements each time.
     """
 
-    def __init__(self, statements: Sequence[Statement], seed: int, *, stubborn: bool = False) -> None:
+    def __init__(self, statements: Sequence[str], seed: int, *, stubborn: bool = False) -> None:
         super().__init__()
-        self._texts = [statement.text for statement in statements]
+        self._texts = list(statements)
         self._chance = random.Random(seed)
         self._overlooked = set(self._texts[seed % 10 :: 10]) if stubborn else None
         self.offered = 0
