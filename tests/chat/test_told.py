@@ -80,6 +80,11 @@ def test_what_cannot_be_undone_does_not_offer_it():
             "warning",
             "2 facts lost, the window is full again at once",
         ),
+        (
+            events.Compacted(boundary="b", trigger="auto", engine="fork", lasting_left_out=2),
+            "warning",
+            "no room for 2 lasting messages of yours: raise the setting user_words",
+        ),
     ],
 )
 def test_losses_and_failures_are_told(event, level, words):
@@ -247,3 +252,10 @@ def test_an_agent_is_called_by_what_it_works_on_and_a_break_without_a_known_part
         "agent look around (general): completed, 1 turn, $0.50",
         "cache lost: tools changed, 50k tokens charged again, $0.25",
     ]
+
+
+@pytest.mark.spec("S16.5")
+def test_the_status_line_says_that_lasting_words_found_no_room():
+    assert (
+        "2 of your lasting messages left out" in draw_status(status(lasting_left_out=2), UNICODE, 120).plain
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -9,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.recogniser import by_word_lists, nothing
+from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists, nothing
 from sevenfold.layers.compact.statements import statements
 from sevenfold.layers.compact.user_words import (
     UserMessage,
+    block,
     line,
     listing,
+    named,
     select,
 )
 from sevenfold.record.decisions import Lasting
@@ -55,7 +58,7 @@ recognisers = st.sampled_from([by_word_lists, nothing, lambda statement: "a" in 
 
 @pytest.mark.spec("S16.1")
 @given(conversations(), st.integers(0, 2_000), recognisers)
-def test_nothing_is_chosen_twice_or_lost_and_the_order_and_the_budget_hold(messages, budget, recognise):  # type: ignore[no-untyped-def]
+def test_nothing_is_chosen_twice_or_lost_and_the_order_and_the_budget_hold(messages, budget, recognise):
     chosen = select(messages, budget, count, recognise)
 
     shown = [kept.message.record for kept in chosen.kept]
@@ -70,7 +73,7 @@ def test_nothing_is_chosen_twice_or_lost_and_the_order_and_the_budget_hold(messa
 
 @pytest.mark.spec("S16.1")
 @given(conversations(), recognisers)
-def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, recognise):  # type: ignore[no-untyped-def]
+def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, recognise):
     budget = sum(count(line(message, message.text)) + 1 for message in messages)
 
     chosen = select(messages, budget, count, recognise)
@@ -82,7 +85,7 @@ def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, r
 
 @pytest.mark.spec("S16.1")
 @given(conversations(), st.integers(0, 2_000))
-def test_what_is_shown_of_a_message_is_in_it(messages, budget):  # type: ignore[no-untyped-def]
+def test_what_is_shown_of_a_message_is_in_it(messages, budget):
     for kept in select(messages, budget, count, nothing).kept:
         parts = [part for piece in kept.text.split("[… ") for part in [piece.rpartition("…] ")[2]]]
         assert all(part.strip() in kept.message.text for part in parts)
@@ -90,12 +93,129 @@ def test_what_is_shown_of_a_message_is_in_it(messages, budget):  # type: ignore[
 
 @pytest.mark.spec("S16.1")
 @given(texts)
-def test_statements_hold_all_of_a_text(text):  # type: ignore[no-untyped-def]
+def test_statements_hold_all_of_a_text(text):
     spans = [statement.span for statement in statements(text)]
 
     assert spans == sorted(spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
+
+
+def shown(messages: list[UserMessage], budget: int, recognise: Recogniser = nothing) -> list[str]:
+    return [kept.message.name for kept in select(messages, budget, count, recognise).kept]
+
+
+WORDS = "the crane lifts the crates onto the pier and back again "
+
+
+def talk(ending: str) -> str:
+    return f"{WORDS}{ending:>20}"
+
+
+@pytest.mark.spec("S16.1")
+def test_beyond_the_budget_each_rank_gives_way_to_those_before_it():
+    said = [
+        message(1, talk("carried"), lasting=(Lasting(0, 5, number=1),)),
+        message(2, talk("named"), named=(Lasting(0, 5, number=2),)),
+        message(3, talk("never on Fridays.")),
+        message(4, talk("answer"), kind="answer"),
+        message(5, talk("request")),
+        message(6, talk("question?")),
+        message(7, talk("newest")),
+    ]
+    each = max(count(line(one, one.text)) + 1 for one in said)
+    order = ["r1", "r2", "r3", "r7", "r4", "r5", "r6"]
+    for room in range(1, 7):
+        # Messages of more than a quarter of the budget are cut, so the rest of it is taken by what comes first.
+        padding = [message(100 + n, talk("first"), lasting=(Lasting(0, 5),)) for n in range(6)]
+        names = shown([*padding, *said], each * (6 + room), by_word_lists)
+        assert sorted(names[6:]) == sorted(order[:room])
+
+
+@pytest.mark.spec("S16.1")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Never deploy on Fridays.",
+        "Bitte nie direkt auf main pushen.",
+        "On ne touche jamais à la base de production.",
+        "Nunca borres los registros.",
+        "绝对不要修改生产数据库。",
+        "本番環境には絶対に触らないでください。",
+        "Никогда не удаляй журналы.",
+        "절대 운영 서버를 건드리지 마세요.",
+    ],
+)
+def test_word_lists_put_rules_of_many_languages_before_talk(rule):
+    said = [message(1, f"{WORDS}. {rule}"), *(message(2 + n, WORDS) for n in range(20))]
+    assert "r1" in shown(said, 200, by_word_lists)
+    assert "r1" not in shown(said, 200, nothing)
+
+
+@pytest.mark.spec("S16.3")
+def test_what_was_named_first_keeps_its_place_before_whatever_is_named_later():
+    old = [message(n, f"{WORDS} {n}", lasting=(Lasting(0, 20, number=n),)) for n in range(8)]
+    before = [message(100 + n, f"{WORDS} {n}", lasting=(Lasting(0, 20, number=50 + n),)) for n in range(40)]
+    assert {f"r{n}" for n in range(8)} <= {*shown([*before, *old], 200)}
+
+
+@pytest.mark.spec("S16.5")
+def test_a_long_message_is_cut_to_what_lasts_in_it_its_beginning_and_its_end():
+    paste = "\n".join(f"line {number} of the log that was pasted" for number in range(400))
+    text = f"Look at this.\n{paste}\nThe gate code is 7714.\n{paste}\nWhat do you make of it"
+    start = text.index("The gate code")
+    long = message(1, text, named=(Lasting(start, start + len("The gate code is 7714."), number=1),))
+    (kept,) = select([long], 1_000, count, nothing).kept
+    assert "The gate code is 7714." in kept.text
+    assert kept.text.startswith("Look at this.")
+    assert kept.text.endswith("What do you make of it")
+    assert "characters …]" in kept.text
+    assert count(line(long, kept.text)) <= 250
+    assert kept.lost == len(text) - sum(map(len, re.split(r" ?\[… [\d,]+ characters …\] ?", kept.text)))
+
+
+@pytest.mark.spec("S16.4")
+def test_a_model_names_messages_and_statements_by_id_and_nothing_else():
+    long = "First we look around. " + WORDS * 20 + ". The port is 8443. Thanks!"
+    said = [message(1, "Use tabs."), message(2, long), message(3, "No, two spaces.", date="2026-11-03")]
+    asked = listing(said, 50, count, 5_000)
+    (number,) = re.findall(r"\[r2\.(\d+)\] The port is 8443\.", asked)
+    told = [
+        "- [r1] sets a rule",
+        f"[r2.{number}]: decides",
+        "[r3] corrects [r1]",
+        "[r9] forbids",
+        "nothing",
+        "[r2.99] x",
+    ]
+
+    marked = named(told, said)
+
+    assert marked[0].named == (Lasting(0, 9, kind="sets a rule", number=1),)
+    (mark,) = marked[1].named
+    assert long[mark.start : mark.end] == "The port is 8443."
+    assert marked[2].named[0].replaces == "record-1"
+    assert named(["[r1] corrects [r3]"], said)[0].named[0].replaces == ""
+
+
+@pytest.mark.spec("S16.4")
+def test_a_statement_of_a_list_comes_with_what_introduces_it():
+    text = "Never do any of these:\n- push to main\n- restart the gate\n\nAnd have fun. " + WORDS * 20
+    said = [message(1, text)]
+    (number,) = re.findall(r"\[r1\.(\d+)\] - restart", listing(said, 50, count, 5_000))
+    marks = named([f"[r1.{number}] forbids"], said)[0].named
+    assert [text[mark.start : mark.end] for mark in marks] == [
+        "Never do any of these:",
+        "- restart the gate",
+    ]
+
+
+@pytest.mark.spec("S16.4")
+def test_a_later_word_stands_next_to_the_one_it_replaces_with_its_date():
+    said = [message(1, "Use tabs."), message(2, "Good."), message(3, "No, two spaces.", date="2026-11-03")]
+    marked = named(["[r3] corrects [r1]"], said)
+    lines = block(select(marked, 1_000, count, nothing)).splitlines()
+    assert lines == ["[r1] Use tabs.", "[r3, 2026-11-03] No, two spaces.", "[r2] Good."]
 
 
 @pytest.mark.spec("S16.34")

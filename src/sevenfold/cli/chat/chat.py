@@ -279,6 +279,7 @@ class Chat:
     def update(self) -> None:
         """Rebuild the status line from the session, and redraw."""
         session = self.agent.session
+        last = session.conversation.state(Compactor).last
         self.status = StatusLine(
             model=session.conversation.profile.model,
             mode=self.agent.grants.mode,
@@ -286,6 +287,7 @@ class Chat:
             gauge=session.gauge,
             compacts=session.conversation.settings.auto_compact,
             compaction_undone=compaction_undone(session.conversation),
+            lasting_left_out=last.words.lasting_left_out if last else 0,
             cached=self.spent.cached,
         )
         self.screen.changed()

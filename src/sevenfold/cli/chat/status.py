@@ -26,6 +26,8 @@ class StatusLine(Struct, frozen=True, kw_only=True):
     """Whether auto-compaction is on."""
     compaction_undone: bool = False
     """Whether a compaction was undone, so the next one waits until the window is full."""
+    lasting_left_out: int = 0
+    """How many of the user's lasting messages found no room behind the newest summary."""
     cached: float | None = None
     """The share of this run's prompt tokens that came from the cache; None while nothing is cached."""
     background: Sequence[str] = ()
@@ -57,6 +59,8 @@ def _parts(status: StatusLine, signs: Signs) -> list[tuple[int, str, str]]:
     parts.append((1 if status.mode == "plan" else 3, status.mode.replace("_", " "), style))
     if status.gauge is not None:
         parts += _gauge_parts(status, status.gauge, signs)
+    if status.lasting_left_out:
+        parts.append((2, f"{status.lasting_left_out} of your lasting messages left out", "yellow"))
     if status.cached is not None:
         parts.append((5, f"cache {status.cached:.0%}", "" if status.cached >= 0.5 else "yellow"))
     if status.gauge is not None and status.gauge.requests and not status.offline:

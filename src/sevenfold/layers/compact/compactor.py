@@ -203,7 +203,7 @@ class Compactor:
             self._progressed("compact_start")
             with self._c.lock:
                 task = SummaryTask(self._c, divided, request, pool, "\n\n".join(hooks.instructions))
-            if self._is_hopeless(request, divided, pool):
+            if self.is_hopeless(request, divided, pool):
                 got = Attempt(Failure("no_summary", "no summary is small enough"))
             else:
                 got = yield from self.chooser.draft(task)
@@ -278,7 +278,7 @@ class Compactor:
         if not self._c.settings.compaction:
             raise Refused("compaction is switched off (setting compaction)")
 
-    def _is_hopeless(self, request: CompactionRequest, divided: Scope, pool: Pool) -> bool:
+    def is_hopeless(self, request: CompactionRequest, divided: Scope, pool: Pool) -> bool:
         """Whether even the shortest summary would leave too much, so that no model needs to be asked."""
         with self._c.lock:
             shown = user_record.choose(self._c, pool, (), self.recognise)

@@ -26,7 +26,7 @@ Span = tuple[int, int]
 """The first character of a part of a text, and the one after its last."""
 
 
-class Statement(Struct, frozen=True):
+class Sentence(Struct, frozen=True):
     """A sentence of a text, by its characters, and the line that introduces the list it is in."""
 
     span: Span
@@ -42,12 +42,12 @@ class Statement(Struct, frozen=True):
         return " ".join(whole[start:end] for start, end in self.spans)
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text: str) -> list[Sentence]:
     """The statements of a text, in order; together they hold all of it but the white space between them."""
-    found: list[Statement] = []
+    found: list[Sentence] = []
     lead: Span | None = None
     for paragraph, is_item in _paragraphs(text):
-        here = [Statement(span, lead if is_item else None) for span in _sentences(text, paragraph)]
+        here = [Sentence(span, lead if is_item else None) for span in _sentences(text, paragraph)]
         found += here
         if text[paragraph[0] : paragraph[1]].endswith(_INTRODUCES):
             lead = here[-1].span

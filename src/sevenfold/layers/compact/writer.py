@@ -5,6 +5,7 @@ Also predicts the size and cost of a compaction before it is made, and says when
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import dropwhile
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from sevenfold.layers.compact.request import (
 )
 from sevenfold.layers.compact.scope import messages_of
 from sevenfold.layers.compact.user_record import Shown
-from sevenfold.prompts.compact import Continued
+from sevenfold.prompts.compact import Continued, GivenTask, UserWords
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
@@ -62,6 +63,7 @@ LEFT_SHARE = 0.8
 """A compaction must end below this share of what it replaces, or it is not made."""
 LEAST_TEXT = 120
 """Tokens below which a summary is little more than its nine headings."""
+_FORGED = re.compile(rf"<(?=/?\s*(?:{UserWords.tag}|{GivenTask.tag})\b)", re.IGNORECASE)
 SHARE = 0.2
 """The most a summary may take of the content it summarises for the first time, as a share."""
 LEAST_SUMMARY = 1_500
@@ -174,7 +176,7 @@ class Result(Struct, frozen=True):
     """Text that hooks add after the summary."""
 
 
-class Plan(Struct, frozen=True):
+class PlannedCompaction(Struct, frozen=True):
     """What a compaction would write, and what would be left of the conversation."""
 
     texts: tuple[str, ...]
@@ -188,7 +190,7 @@ class Plan(Struct, frozen=True):
     """The pinned records in a range, as they are shown behind its summary."""
 
 
-def plan(c: Conversation, made: Result) -> Plan:
+def plan(c: Conversation, made: Result) -> PlannedCompaction:
     """Put together what a compaction writes; restored files get only the room that keeps it worth making."""
     divided, shown = made.divided, made.shown
     if divided.span == "range":
@@ -197,16 +199,16 @@ def plan(c: Conversation, made: Result) -> Plan:
         pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
         summary = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
         texts = (summary, *shown.texts)
-        return Plan(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
+        return PlannedCompaction(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
     texts = (summary_message(c, made.request, divided, made.verdict.text),)
     if not _is_replaced(made):
         texts = (*texts, *shown.texts)
     after = size_after(c, divided, sum(map(c.count, texts)))
     if after >= most_after(c, divided):
-        return Plan(texts, after)
+        return PlannedCompaction(texts, after)
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
-    return Plan(texts, after, tuple(attachments), tuple(restored), tuple(missed))
+    return PlannedCompaction(texts, after, tuple(attachments), tuple(restored), tuple(missed))
 
 
 def _is_replaced(made: Result) -> bool:
@@ -226,7 +228,7 @@ def not_made(c: Conversation, made: Result, after: int) -> Compacted:
     return replace(_result(c, made, size, after, "", reason), ways=ways)
 
 
-def write(c: Conversation, made: Result, planned: Plan, failures: int) -> Compacted:
+def write(c: Conversation, made: Result, planned: PlannedCompaction, failures: int) -> Compacted:
     """Write a compaction atomically, with the content restored after it; returns what was done.
 
     ``failures``: compactions in a row in which no model produced a summary.
@@ -294,6 +296,7 @@ def _result(
 
 def summary_message(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
     """The message that contains the summary, as it is sent."""
+    text = unforged(text)
     if divided.span == "range":
         return Folded(len(divided.hidden), text, c.services.path or None).render()
     auto = request.trigger != "manual"
@@ -306,8 +309,13 @@ def summary_message(c: Conversation, request: CompactionRequest, divided: Scope,
     ).render()
 
 
+def unforged(text: str) -> str:
+    """A summary that cannot pass for the blocks behind it, whatever a model or a tool's output wrote into it."""
+    return _FORGED.sub("&lt;", text)
+
+
 def _compaction(
-    c: Conversation, made: Result, planned: Plan, placed: CompactionChain, failures: int
+    c: Conversation, made: Result, planned: PlannedCompaction, placed: CompactionChain, failures: int
 ) -> str:
     """Write boundary, summary and restored content; returns the boundary's id."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
@@ -377,7 +385,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
     always: list[Attachment] = []
     if _is_replaced(made):
-        texts = [RecordedFacts(made.verdict.behind).render()] if made.verdict.behind else []
+        texts = [RecordedFacts(unforged(made.verdict.behind)).render()] if made.verdict.behind else []
         texts += made.shown.texts
         always = [Attachment("facts", tuple(map(blocks.text, texts)))] if texts else []
     from_hooks = [restore.from_hooks(made.context)] if made.context else []
@@ -388,7 +396,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     return attachments, [name for name, _ in given], missed
 
 
-def _fold(c: Conversation, made: Result, planned: Plan) -> str:
+def _fold(c: Conversation, made: Result, planned: PlannedCompaction) -> str:
     """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]

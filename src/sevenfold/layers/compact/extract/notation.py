@@ -145,7 +145,7 @@ Listed: TypeAlias = Quote | Permission | File | Command | FoundError | Task | Id
 _FACT = TypeVar("_FACT", bound=Listed)
 _OF_THIS_SUMMARY = frozenset({"request", "current", "next"})
 """Lists that every summary makes afresh, so that what an earlier one left out no longer counts."""
-APART = "(Every message of the user stands behind this summary, in <user-words>.)"
+APART = "(The messages of the user stand behind this summary, in the block user-words.)"
 """The text of the section for the user's messages if they are shown behind the summary."""
 EARLIER = "(From an earlier summary:)"
 """Precedes prose carried over from an earlier summary."""
