@@ -4,8 +4,9 @@
 
 Every Claude session in the folder is opened as it was before some of its calls, spread evenly, and compacted: by
 code alone, and with models that each summarise badly in their own way. Code independent of the summarisers then
-searches for the facts in the next context and by recall. Also measured: ten compactions in a row, the time for 1 MB,
-and what the engines ask of a model, with the simulated provider. The exit status is 1 if a bar is missed.
+searches for the facts in the next context and by recall: by a fact's own words, and by a question. Also measured: ten
+compactions in a row, the time for 1 MB, and what the engines ask of a model, with the simulated provider. The exit
+status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Tally(Struct):
     trials: int = 0
     in_context: int = 0
     reachable: int = 0
+    by_question: int = 0
     lost: int = 0
     repaired: int = 0
     """Summaries to which lost facts had to be appended."""
@@ -88,6 +90,7 @@ class Tally(Struct):
         self.trials += 1
         self.in_context += total.in_context
         self.reachable += total.reachable
+        self.by_question += trial.by_question
         self.lost += total.lost
         self.repaired += HEADING in trial.summary
         self.invented += trial.invented
@@ -101,6 +104,7 @@ class Tally(Struct):
     def bars(self, sort: str) -> Iterator[Bar]:
         """Yield the acceptance bars for these compactions."""
         facts = f"{self.in_context:,} in context, {self.reachable:,} by recall"
+        facts += f", by its own words; {self.by_question:,} by a question"
         yield f"{sort}: facts lost", f"{self.lost} ({facts})", "0", self.lost == 0 < self.trials
         share = self.in_context / max(1, self.in_context + self.reachable + self.lost)
         figure = f"{share:.1%}, {self.repaired} repaired"

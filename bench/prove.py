@@ -44,6 +44,7 @@ MODULES = (
     "cost",
     "session",
     "compaction",
+    "words",
     "robustness",
     "agent",
     "team",

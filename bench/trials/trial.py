@@ -20,7 +20,7 @@ from bench.replay.run import Cue, ReplayProvider
 from bench.trials.bad_models import PLANTED
 from bench.trials.cut import Cut
 from sevenfold.archive import fidelity
-from sevenfold.archive.audit import by_recall, unsupported
+from sevenfold.archive.audit import by_question, by_recall, unsupported
 from sevenfold.archive.fidelity import Score
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
@@ -76,6 +76,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     left: tuple[str, ...]
     """Engines that were not used, with the reasons."""
     score: Score
+    by_question: int
+    """Facts that left the context and that recall finds by a question, not only by their own words."""
     unsampled: int
     """How many facts were not checked, because there were too many."""
     invented: tuple[str, ...]
@@ -182,6 +184,8 @@ def _looked_at(
     new = [item for item in after if item.said.uuid not in known]
     facts = fidelity.sample(hidden, later_rounds_visible=bool(kept))
     score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
+    answers = by_question(store.recall.index)
+    left = [probe for probe, state in score.states if state != "in_context"]
     view, profile = session.conversation.transcript.view, session.conversation.profile
     request = msgspec.json.decode(bodies[1])
     shared = [body.partition(_MESSAGES)[0] for body in bodies if body]
@@ -191,6 +195,7 @@ def _looked_at(
         engine=done.engine,
         left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
         score=score,
+        by_question=sum(answers(probe) for probe in left),
         unsampled=sum(facts.left_out.values()),
         invented=tuple(made_up(new, before, store.log)),
         refused=tuple(

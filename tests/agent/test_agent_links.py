@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.lab.profile.files import find
+from sevenfold.archive.profile.files import find
 from tests.agent.working import agent, use
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists, nothing
 from sevenfold.layers.compact.statements import statements
@@ -215,3 +216,22 @@ def test_a_later_word_stands_next_to_the_one_it_replaces_with_its_date():
     marked = named(["[r3] corrects [r1]"], said)
     lines = block(select(marked, 1_000, count, nothing)).splitlines()
     assert lines == ["[r1] Use tabs.", "[r3, 2026-11-03] No, two spaces.", "[r2] Good."]
+
+
+@pytest.mark.spec("S16.34")
+@given(conversations(), st.integers(0, 2_000), recognisers)
+def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messages, budget, recognise):
+    first = select(messages, budget, count, recognise)
+    everything = tuple(Lasting(0, 1, number=number) for number in range(3))
+    again = [
+        replace(kept.message, shown=kept.spans, named=everything if place % 2 else ())
+        for place, kept in enumerate(first.kept)
+    ]
+
+    def sceptic(text: str) -> int:
+        return 3 * count(text)
+
+    second = select(again, budget, sceptic, by_word_lists)
+
+    assert [kept.text for kept in second.kept] == [kept.text for kept in first.kept]
+    assert not second.left_out

@@ -147,6 +147,75 @@ def test_an_invented_statement_is_listed() -> None:
     assert one.invented_statements == ('The user said: "sell the lighthouse to the highest bidder"',)
 
 
+INVENTION = 'The user said: "sell the lighthouse to the highest bidder"'
+
+
+@pytest.mark.spec("S16.31")
+@pytest.mark.parametrize("beginning", ["a compaction", "a record whose parent is elsewhere"])
+def test_a_file_without_the_whole_history_accuses_no_summary(
+    beginning: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = Story()
+    if beginning != "a compaction":
+        story.user("And the lamp?", uuid="first", parent="in-another-file")
+        story.assistant("It burns.")
+    story.boundary(uuid="b1")
+    story.summary(INVENTION)
+    story.user("Go on.")
+    (audited_,) = audited(story).boundaries
+    assert not audited_.whole_history
+    assert (audited_.invented, audited_.doubtful) == (0, 0)
+    assert audited_.unchecked_statements == (INVENTION,)
+    _, out = command(capsys, written(tmp_path, story))
+    assert (
+        "begins in the middle of the conversation, so 1 statement about the user cannot be checked" in out
+    )
+    assert "cannot be checked  The user said" in out
+    assert "invented" not in out
+
+
+@pytest.mark.spec("S16.31")
+def test_a_claim_whose_subject_the_user_spoke_of_in_other_words_is_not_called_invented() -> None:
+    story = Story()
+    story.user("Pull down the remote lamps branch before that.")
+    story.assistant("I do.")
+    story.user("And maybe delete the one you made just now, or it will conflict.")
+    story.assistant("I do.")
+    story.boundary()
+    story.summary("User told me to delete the local branch and to fetch the remote lamps.")
+    story.user("Go on.")
+    (audited_,) = audited(story).boundaries
+    assert audited_.invented == 0
+    assert audited_.doubtful == 1
+
+
+@pytest.mark.spec("S16.31")
+def test_a_claim_of_an_act_that_the_user_never_spoke_of_is_invented() -> None:
+    story = Story()
+    story.user("Pull the remote branch lamps first.")
+    story.assistant("I do.")
+    story.boundary()
+    story.summary("The user asked to delete the customer database of the branch office in Lisbon.")
+    story.user("Go on.")
+    (audited_,) = audited(story).boundaries
+    assert (audited_.invented, audited_.doubtful, audited_.unchecked) == (1, 0, 0)
+
+
+@pytest.mark.spec("S16.32")
+def test_a_fact_that_left_the_context_is_searched_for_by_a_question_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (audited_,) = audited(compacted("We talked.")).boundaries
+    found = sum(fact.found_by_question for fact in audited_.left_facts)
+    assert audited_.reachable_by_question == found > 0
+    _, out = command(capsys, written(tmp_path, compacted("We talked.")))
+    left = len(audited_.left_facts)
+    assert (
+        f"of the {left} that left, recall finds {audited_.reachable} by their own words and {found} by"
+        in out
+    )
+
+
 def test_what_is_marked_as_not_in_the_record_deceives_nobody() -> None:
     told = 'The user said: "sell the lighthouse to the highest bidder" [not in the record]'
     assert audited(compacted(told)).total.invented == 0
@@ -167,36 +236,48 @@ def ours(story: Story) -> Story:
 def test_the_exit_code_says_that_something_is_lost_and_the_fact_is_shown_with_its_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = command(capsys, written(tmp_path, ours(forgotten())))
+    code, out = command(capsys, written(tmp_path, ours(forgotten())), "--ids")
     assert code == 1
     assert "lost  preference  wish  Never paint the north door of the lamp house green." in out
     assert "1 fact lost." in out
+
+
+@pytest.mark.spec("S16.30")
+def test_the_verdict_comes_first_and_ids_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, ours(forgotten()))
+    _, out = command(capsys, path)
+    assert out.startswith("1 fact lost.\n")
+    assert "1. 2026-11-01 00:00:00  auto, Sevenfold's\n" in out
+    assert "lost  preference  Never paint the north door of the lamp house green." in out
 
 
 @pytest.mark.spec("S10.3")
 def test_after_a_compaction_of_ours_what_recall_finds_is_not_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = command(capsys, written(tmp_path, ours(compacted())))
+    code, out = command(capsys, written(tmp_path, ours(compacted())), "--ids")
     assert code == 0
     assert "1. 2026-11-01 00:00:00  auto, Sevenfold's  b1" in out
-    assert out.endswith("Sevenfold's compactions lost nothing.\n")
+    assert out.startswith("Sevenfold's compactions lost nothing.\n")
 
 
 @pytest.mark.spec("S10.8")
 def test_what_left_another_tools_context_is_named_and_apart_from_it_what_recall_would_find(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = command(capsys, written(tmp_path, compacted("We talked.")))
+    code, out = command(capsys, written(tmp_path, compacted("We talked.")), "--ids")
     assert code == 1
     assert "auto, another tool's  b1" in out
     assert "left  user_message  agree  yes" in out
     assert "left  edited_file  edit  /home/pia/tide/src/tidemark/clock.py" in out
     (one,) = audited(compacted("We talked.")).boundaries
     assert (one.own, one.out_of_reach) == (False, one.reachable + one.lost)
-    assert out.endswith(
+    verdict, _, _ = out.partition("\n")
+    assert verdict.endswith(
         f"{one.out_of_reach} of {one.out_of_reach + one.in_context} facts left the context; "
-        f"recall would find {one.reachable}.\n"
+        f"recall would find {one.reachable}."
     )
 
 
@@ -204,7 +285,7 @@ def test_what_left_another_tools_context_is_named_and_apart_from_it_what_recall_
 def test_a_fact_that_recall_would_not_find_either_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, out = command(capsys, written(tmp_path, forgotten()))
+    _, out = command(capsys, written(tmp_path, forgotten()), "--ids")
     assert "left, not found by recall  preference  wish  Never paint the north door" in out
 
 

@@ -381,6 +381,24 @@ def test_an_export_says_whose_words_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S10.4")
+@pytest.mark.spec("S16.33")
+@pytest.mark.parametrize("recorded", ["in the queue", "as an attachment"])
+def test_a_queued_object_that_names_a_background_task_is_nobodys_words(recorded: str) -> None:
+    story = told(lambda story: None)
+    notice = json.dumps({"task_id": "b7", "description": "Paint the boathouse", "task_type": "local_bash"})
+    busy(story)
+    if recorded == "in the queue":
+        queue(story, "enqueue", notice)
+        queue(story, "remove", notice)
+    else:
+        story.link("attachment", attachment={"type": "queued_command", "prompt": notice})
+    done(story)
+    log, index = indexed(story)
+    assert not any("boathouse" in users_words(item.said) for item in whole(log).items)
+    assert index.search("Paint the boathouse", kind="user") == []
+
+
+@pytest.mark.spec("S10.4")
 def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
     story = told(lambda story: None)
     prompt = "<task-notification>built</task-notification>\nRead the output file to retrieve the result: /x"

@@ -4,6 +4,10 @@ Works on a session log of any tool and writes nothing. The facts that a compacti
 after it, and with our recall, which another tool's model does not have. The context is read just before the next
 message of the model or the user: it then includes what was restored after the summary, but nothing that a later turn
 repeated.
+
+A fact that left the context is searched for twice: by its own words, and by a question made of a few of them. What a
+summary says of the user without a source is called invented only if nothing the user ever said speaks of it; where the
+file does not have the whole history, it is said to be unchecked.
 """
 
 from __future__ import annotations
@@ -13,17 +17,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, structs
 
 from sevenfold.archive.fidelity import Count, Probe, Score, judge, sample, texts
+from sevenfold.archive.fidelity.questions import question
 from sevenfold.archive.fidelity.reader import read_items
 from sevenfold.conversation.resume import read
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
 from sevenfold.layers.compact.summary import unsupported as claims_of
+from sevenfold.layers.compact.summary.claims import topic
 from sevenfold.layers.compact.summary.evidence import Evidence
+from sevenfold.layers.compact.summary.marks import bare
 from sevenfold.ports import Log
 from sevenfold.prompts.compact import UserWords
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.decisions import Commit, Fold, Rewound, Snip, Undone
-from sevenfold.record.entries import Boundary, Decision, Entry, Said
+from sevenfold.record.entries import Boundary, Decision, Entry, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
@@ -39,6 +46,8 @@ class CompactionMoment(Struct, frozen=True):
     boundary: Boundary
     before: tuple[Item, ...]
     after: tuple[Item, ...]
+    whole: bool = True
+    """Whether the file has the conversation from its beginning, so that what is not in it was not said."""
 
     @property
     def hidden(self) -> tuple[Item, ...]:
@@ -63,9 +72,12 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
     view = View(keeps_history=False)
     boundaries: dict[str, Boundary] = {}
     opened: tuple[Boundary, tuple[Item, ...]] | None = None
+    whole: bool | None = None
     for offset, entry in read(log):
+        if whole is None:
+            whole = _begins(entry)
         if opened and _ends(entry):
-            yield CompactionMoment(*opened, tuple(view.items))
+            yield CompactionMoment(*opened, tuple(view.items), whole is not False)
             opened = None
         if isinstance(entry, Boundary):
             boundaries[entry.uuid] = entry
@@ -77,7 +89,23 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
         if progress:
             progress(offset)
     if opened:
-        yield CompactionMoment(*opened, tuple(view.items))
+        yield CompactionMoment(*opened, tuple(view.items), whole is not False)
+
+
+def _begins(entry: Entry) -> bool | None:
+    """Whether a conversation can begin with this entry; None if it does not show.
+
+    A file that was cut, or continued from another, begins with a summary or with a record whose parent is elsewhere.
+    """
+    match entry:
+        case Said(sidechain=True) | Boundary(sidechain=True):
+            return None
+        case Boundary() | Said(summary=True):
+            return False
+        case Said(parent=parent) | Link(parent=parent):
+            return parent is None
+        case _:
+            return None
 
 
 def _compacts(entry: Entry) -> bool:
@@ -112,6 +140,8 @@ class LeftFact(Struct, frozen=True):
     text: str
     record: str
     found: bool
+    """By its own words."""
+    found_by_question: bool
 
 
 class AuditTotal(Struct, frozen=True, kw_only=True):
@@ -120,13 +150,20 @@ class AuditTotal(Struct, frozen=True, kw_only=True):
     boundaries: int = 1
     in_context: int
     reachable: int
-    """Facts that left the context and that our recall finds."""
+    """Facts that left the context and that our recall finds by their own words."""
+    reachable_by_question: int
+    """Facts that left the context and that our recall finds by a question."""
     lost: int
     """Facts that left the context and that our recall does not find."""
     out_of_reach: int
     """Facts the model cannot get: after our own compaction the lost ones, after another tool's all that left."""
     by_kind: dict[str, Count]
     invented: int
+    """Statements about the user that nothing the user said speaks of."""
+    doubtful: int
+    """Statements about the user without a source, of whose subject the user did speak."""
+    unchecked: int
+    """Statements without a source in the file, which does not have the whole history."""
 
 
 class AuditedCompaction(AuditTotal, frozen=True, kw_only=True):
@@ -139,6 +176,10 @@ class AuditedCompaction(AuditTotal, frozen=True, kw_only=True):
     """Whether the compaction is ours; another tool's model cannot search for what left its context."""
     left_facts: tuple[LeftFact, ...]
     invented_statements: tuple[str, ...]
+    doubtful_statements: tuple[str, ...]
+    unchecked_statements: tuple[str, ...]
+    whole_history: bool
+    """Whether the file has the conversation from its beginning."""
     left_out: dict[str, int]
     """How many facts of each kind were not checked because there were too many."""
 
@@ -164,48 +205,80 @@ def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
     return reachable
 
 
+def by_question(index: RecallIndex) -> Callable[[Probe], bool]:
+    """Build a predicate: whether recall finds the record of a fact by a question for it."""
+
+    def reachable(probe: Probe) -> bool:
+        return probe.found_among(index.search(question(probe), k=MOST_HITS, around=0))
+
+    return reachable
+
+
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
     """Audit every compaction of a log; ``index`` must have indexed it."""
     reachable, audited, scores = by_recall(index), [], list[Score]()
+    answers = by_question(index)
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, later_rounds_visible=compaction.later_rounds_visible)
         score = judge(facts.probes, texts(compaction.after), reachable)
-        audited.append(_audited(log, compaction, score, facts.left_out))
+        audited.append(_audited(log, compaction, score, answers, facts.left_out))
         scores.append(score)
     every = Score(tuple(one for score in scores for one in score.states))
     total = AuditTotal(
         boundaries=len(audited),
         **structs.asdict(every.total),
+        reachable_by_question=sum(one.reachable_by_question for one in audited),
         out_of_reach=sum(one.out_of_reach for one in audited),
         by_kind=every.by_kind,
         invented=sum(one.invented for one in audited),
+        doubtful=sum(one.doubtful for one in audited),
+        unchecked=sum(one.unchecked for one in audited),
     )
     return Audit(tuple(audited), total)
 
 
 def _audited(
-    log: Log, compaction: CompactionMoment, score: Score, left_out: dict[str, int]
+    log: Log,
+    compaction: CompactionMoment,
+    score: Score,
+    answers: Callable[[Probe], bool],
+    left_out: dict[str, int],
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
     shown = (text for text in texts(compaction.summary) if not text.startswith(f"<{UserWords.tag}>"))
     written = [text for text in shown if text not in known]
-    statements = unsupported(written, compaction.before, log)
+    evidence = evidence_in(compaction.before, log)
+    statements = unsourced(written, evidence)
+    if compaction.whole:
+        doubtful = [one for one in statements if evidence.touches(topic(bare(one)))]
+        invented = [one for one in statements if one not in doubtful]
+        unchecked: list[str] = []
+    else:
+        doubtful, invented, unchecked = [], [], list(statements)
     boundary, total = compaction.boundary, score.total
-    left = [(probe, state) for probe, state in score.states if state != "in_context"]
+    left = [
+        LeftFact(probe.kind, probe.text, probe.record, state == "reachable", answers(probe))
+        for probe, state in score.states
+        if state != "in_context"
+    ]
     return AuditedCompaction(
         **structs.asdict(total),
+        reachable_by_question=sum(fact.found_by_question for fact in left),
         out_of_reach=total.lost if boundary.own else len(left),
         by_kind=score.by_kind,
-        invented=len(statements),
+        invented=len(invented),
+        doubtful=len(doubtful),
+        unchecked=len(unchecked),
         uuid=boundary.uuid,
         timestamp=boundary.timestamp,
         trigger=boundary.about.trigger or "auto",
         own=boundary.own,
-        left_facts=tuple(
-            LeftFact(probe.kind, probe.text, probe.record, state == "reachable") for probe, state in left
-        ),
-        invented_statements=tuple(statements),
+        left_facts=tuple(left),
+        invented_statements=tuple(invented),
+        doubtful_statements=tuple(doubtful),
+        unchecked_statements=tuple(unchecked),
+        whole_history=compaction.whole,
         left_out=left_out,
     )
 
@@ -215,10 +288,19 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
     Sentences already marked as unsupported are left out: they mislead no reader.
     """
+    return unsourced(summaries, evidence_in(items, log))
+
+
+def unsourced(summaries: Iterable[str], evidence: Evidence) -> tuple[str, ...]:
+    """The sentences of summaries that claim the user permitted something, without support in this evidence."""
+    return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
+
+
+def evidence_in(items: Sequence[Item], log: Log) -> Evidence:
+    """What the user said in these records, and before them in the log."""
 
     def said() -> Iterator[Item]:
         entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
         return (Item.of(entry, place) for place, entry in enumerate(entries))
 
-    evidence = Evidence(facts(items), items, said)
-    return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
+    return Evidence(facts(items), items, said)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from sevenfold.archive.audit import Audit, AuditedCompaction, audit
+from sevenfold.archive.audit import Audit, AuditedCompaction, AuditTotal, audit
 from sevenfold.archive.fidelity import Count
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole
@@ -25,6 +25,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("session", metavar="SESSION")
     command.add_argument("--json", action="store_true")
+    command.add_argument("--ids", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,51 +36,87 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": str(path), "boundaries": found.boundaries, "total": found.total})
     else:
-        _print(path.name, found)
+        _print(path.name, found, ids=options.ids)
     return OUT_OF_REACH if found.total.out_of_reach else 0
 
 
-def _print(name: str, found: Audit) -> None:
+def _print(name: str, found: Audit, *, ids: bool) -> None:
     console, total = ReportConsole(), found.total
     if not found.boundaries:
         console.say(f"{name}: this session was never compacted, so nothing was lost.")
         return
+    console.say(f"{'; '.join(_verdicts(found))}.", "bold red" if total.out_of_reach else "bold green")
+    console.print()
     for number, audited in enumerate(found.boundaries, 1):
-        _print_boundary(console, number, audited)
+        _print_boundary(console, number, audited, ids=ids)
     if total.boundaries > 1:
         console.print(f"Total of {total.boundaries:,} compactions", style="bold")
         _print_counts(console, total.by_kind)
-    ours, theirs = ([one for one in found.boundaries if one.own is own] for own in (True, False))
+        _print_questions(console, total)
+
+
+def _verdicts(found: Audit) -> list[str]:
+    total = found.total
+    ours = [audited for audited in found.boundaries if audited.own]
+    theirs = [audited for audited in found.boundaries if not audited.own]
     verdicts = []
     if ours:
-        lost = sum(one.lost for one in ours)
+        lost = sum(audited.lost for audited in ours)
         verdicts.append(f"{plural(lost, 'fact')} lost" if lost else "Sevenfold's compactions lost nothing")
     if theirs:
-        left, reached = sum(one.out_of_reach for one in theirs), sum(one.reachable for one in theirs)
-        facts = plural(left + sum(one.in_context for one in theirs), "fact")
+        left = sum(audited.out_of_reach for audited in theirs)
+        reached = sum(audited.reachable for audited in theirs)
+        facts = plural(left + sum(audited.in_context for audited in theirs), "fact")
         found_again = f"recall would find {reached:,}"
         verdicts.append(f"in other tools' compactions {left:,} of {facts} left the context; {found_again}")
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
-    console.say(f"{'; '.join(verdicts)}.", "bold red" if total.out_of_reach else "bold green")
+    if total.doubtful:
+        verdicts.append(plural(total.doubtful, "statement") + " about the user without a clear source")
+    if not all(audited.whole_history for audited in found.boundaries):
+        unchecked = (
+            f"{plural(total.unchecked, 'statement')} about the user" if total.unchecked else "the rest"
+        )
+        verdicts.append(
+            f"the file begins in the middle of the conversation, so {unchecked} cannot be checked"
+        )
+    return verdicts
 
 
-def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
+def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction, *, ids: bool) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
     whose = "Sevenfold's" if audited.own else "another tool's"
-    console.say(f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", "bold")
+    boundary = f"  {audited.uuid}" if ids else ""
+    console.say(f"{number}. {when}  {audited.trigger}, {whose}{boundary}", "bold")
     _print_counts(console, audited.by_kind)
+    _print_questions(console, audited)
     if audited.left_out:
         beyond = ", ".join(f"{count} {kind}" for kind, count in audited.left_out.items())
         console.say(f"   not checked, beyond the limit for their kind: {beyond}", "dim")
     for fact in audited.missing[:MOST_SHOWN]:
         state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
-        console.say(f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", "red")
+        record = f"  {fact.record}" if ids else ""
+        console.say(f"   {state}  {fact.kind}{record}  {excerpt(fact.text)}", "red")
     if (more := len(audited.missing) - MOST_SHOWN) > 0:
         console.print(f"   {more:,} more, which --json lists", style="dim")
-    for statement in audited.invented_statements:
-        console.say(f"   invented  {excerpt(statement)}", "yellow")
+    statements = {
+        "invented": audited.invented_statements,
+        "no clear source": audited.doubtful_statements,
+        "cannot be checked": audited.unchecked_statements,
+    }
+    for verdict, texts in statements.items():
+        for statement in texts:
+            console.say(f"   {verdict}  {excerpt(statement)}", "yellow")
     console.print()
+
+
+def _print_questions(console: ReportConsole, counted: AuditTotal) -> None:
+    if left := counted.reachable + counted.lost:
+        console.print(
+            f"   of the {left:,} that left, recall finds {counted.reachable:,} by their own words "
+            f"and {counted.reachable_by_question:,} by a question",
+            style="dim",
+        )
 
 
 def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:

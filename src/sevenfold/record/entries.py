@@ -366,7 +366,24 @@ def _queued(head: _Envelope) -> Said:
     words = _words(msgspec.json.decode(head.content))
     name = hashlib.blake2b(f"{head.timestamp} {words}".encode(errors="replace"), digest_size=12).hexdigest()
     said = (blocks.text(words),) if words else ()
-    return Said(f"queued-{name}", None, "user", said, head.timestamp or "", attachment=QUEUED_COMMAND)
+    notice = _is_task_notice(words)
+    return Said(
+        f"queued-{name}", None, "user", said, head.timestamp or "", meta=notice, attachment=QUEUED_COMMAND
+    )
+
+
+def _is_task_notice(words: str) -> bool:
+    """Whether a queued text is a client's notice about a background task: an object with the task's id and type.
+
+    Some versions queue it in this form, without any flag that says who wrote it.
+    """
+    if not words.startswith("{"):
+        return False
+    try:
+        fields = msgspec.json.decode(words)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(fields, dict) and {"task_id", "task_type"} <= fields.keys()
 
 
 def _human(origin: Raw) -> bool:
@@ -415,8 +432,9 @@ def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
     kind = str(fields.get("type") or "unknown")
     if kind == QUEUED_COMMAND:
         # A program's notice may be in the queue too.
+        words = _words(fields.get("prompt"))
         human = _origin_of(fields) in _HUMAN and fields.get("commandMode") != "task-notification"
-        return kind if human else "queued_notice", _words(fields.get("prompt")) or None
+        return kind if human and not _is_task_notice(words) else "queued_notice", words or None
     if kind in _NOT_SENT or (kind == "hook_success" and not fields.get("content")):
         return kind, None
     said = "\n".join(filter(None, (_words(fields.get(name)) for name in _TEXTS)))

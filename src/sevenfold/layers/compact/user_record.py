@@ -79,7 +79,15 @@ class Pool(Struct, frozen=True):
             if about.kind != "task":
                 name = self.names[about.record]
                 messages.append(
-                    UserMessage(about.record, one.text, name, about.kind, about.date, about.lasting)
+                    UserMessage(
+                        about.record,
+                        one.text,
+                        name,
+                        about.kind,
+                        about.date,
+                        about.lasting,
+                        shown=about.shown,
+                    )
                 )
         return tuple(messages)
 
@@ -280,7 +288,9 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
         texts.append(UserWords(text, note).render())
     about = {one.about.record: one.about for one in pool.spoken}
     words = [one.about for one in pool.tasks]
-    words += (replace(about[kept.message.record], lasting=kept.message.marks) for kept in selection.kept)
+    for kept in selection.kept:
+        record = kept.message.record
+        words.append(replace(about[record], lasting=kept.message.marks, shown=kept.spans))
     return Shown(
         selection,
         tuple(texts),

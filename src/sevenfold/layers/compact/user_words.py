@@ -114,6 +114,8 @@ class UserMessage(Struct, frozen=True):
     """The parts that models named as lasting in earlier compactions."""
     named: tuple[Lasting, ...] = ()
     """The parts that the model of this compaction named."""
+    shown: tuple[Span, ...] = ()
+    """The parts that the summary message before showed; none if it is new, or if that is not known."""
 
     @property
     def marks(self) -> tuple[Lasting, ...]:
@@ -129,6 +131,19 @@ class Kept(Struct, frozen=True):
     rank: Rank
     lost: int = 0
     """How many of its characters are left out."""
+    spans: tuple[Span, ...] = ()
+    """The parts of it that are shown."""
+
+    @classmethod
+    def whole(cls, message: UserMessage, rank: Rank) -> Kept:
+        """A message that is shown whole."""
+        return cls(message, message.text, rank, spans=((0, len(message.text)),))
+
+    @classmethod
+    def cut(cls, message: UserMessage, rank: Rank, spans: Sequence[Span]) -> Kept:
+        """A message of which these parts are shown."""
+        lost = len(message.text) - sum(end - start for start, end in spans)
+        return cls(message, excerpt(message.text, spans), rank, lost, tuple(spans))
 
 
 class Selection(Struct, frozen=True):
@@ -166,8 +181,11 @@ def select(
     With `recogniser.nothing` only what models named, the newest message, answers and length decide.
     """
     if fits(messages, budget, count):
-        whole = [Kept(message, message.text, Rank.OTHER) for message in messages]
-        return Selection(tuple(whole))
+        return Selection(tuple(Kept.whole(message, Rank.OTHER) for message in messages))
+    if all(message.shown for message in messages):
+        # The user has said nothing since the last compaction, so nothing is chosen again: neither what a model names
+        # nor an estimate of sizes that has changed takes out what was shown.
+        return Selection(tuple(Kept.cut(message, Rank.OTHER, message.shown) for message in messages))
     choice = _Choice(messages, budget, count, recognise)
     lasting = [wanted for wanted in choice.order if wanted.rank <= Rank.RECOGNISED]
     # What lasts comes in first, if only with its statements, so that the rest of one message costs no other its rule.
@@ -246,13 +264,13 @@ class _Choice:
     def least(self, wanted: _Wanted) -> Kept:
         """The shortest form that keeps what lasts: a short message whole, of others only the lasting statements."""
         if wanted.size <= self._short and wanted.size <= self._longest:
-            return Kept(wanted.message, wanted.message.text, wanted.rank)
+            return Kept.whole(wanted.message, wanted.rank)
         return self._cut(wanted, ends=False)
 
     def most(self, wanted: _Wanted) -> Kept:
         """The longest form it may have."""
         if wanted.size <= self._longest:
-            return Kept(wanted.message, wanted.message.text, wanted.rank)
+            return Kept.whole(wanted.message, wanted.rank)
         return self._cut(wanted, ends=True)
 
     def take(self, wanted: _Wanted, kept: Kept) -> None:
@@ -289,8 +307,7 @@ class _Choice:
             if self._size(wanted.message, shown) <= self._longest:
                 break
             room = int(room * _TIGHTER)
-        lost = len(text) - sum(end - start for start, end in spans)
-        return Kept(wanted.message, shown, wanted.rank, lost)
+        return Kept.cut(wanted.message, wanted.rank, spans)
 
 
 def _first_that_fit(spans: Iterable[Span], characters: int) -> list[Span]:

@@ -111,9 +111,14 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
     """
     for text in statements(sentence, before, lead):
         if (model or _standard()).score(text) > 0:
-            about = frozenset(map(root, content(text)))
-            return Claim(about & _acts().keys(), about)
+            return topic(text)
     return None
+
+
+def topic(text: str) -> Claim:
+    """The acts and the other content words of a text, whether or not it claims a permission."""
+    about = frozenset(map(root, content(text)))
+    return Claim(about & _acts().keys(), about)
 
 
 def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:

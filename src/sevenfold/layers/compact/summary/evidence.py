@@ -67,6 +67,24 @@ class Evidence:
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
         return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
 
+    def touches(self, claim: Claim) -> bool:
+        """Whether the user spoke of the act and its object at all, in whatever sentences and other words.
+
+        That is too little to support the claim, and too much to call it made up. A claim without an act that is hard
+        to undo is no accusation either.
+        """
+        acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
+        enough = len(about & self._vocabulary) >= _ENOUGH * len(about)
+        return not acts or (enough and bool(acts & self._vocabulary))
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        """The common roots of all words of the user."""
+        texts = chain(self._users.values(), self._before.values())
+        return frozenset(
+            alike(word) for text in texts for word in _WORD.findall(text.casefold().replace("’", "'"))
+        )
+
     @cached_property
     def _plain(self) -> dict[str, str]:
         return {record: plain(text) for record, text in self._users.items()}
