@@ -48,6 +48,7 @@ MODULES = (
     "agent",
     "team",
     "dreams",
+    "poisonings",
     "suite",
     "mutation",
 )
