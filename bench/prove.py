@@ -50,6 +50,7 @@ MODULES = (
     "team",
     "dreams",
     "recall",
+    "poisonings",
     "suite",
     "mutation",
 )

@@ -342,3 +342,33 @@ def test_a_name_with_one_machine_that_is_not_public_is_refused_for_all_of_them()
     with pytest.raises(Refused, match=r"10\.0\.0\.1"):
         checked_ip_address(parse_address("http://mixed.test/"), machines, lambda host: False)
     assert checked_ip_address(parse_address("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"
+
+
+@pytest.mark.spec("S19.10")
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        'style="display:none"',
+        'style="color: red; DISPLAY : none !important"',
+        'style="visibility:hidden"',
+        'style="opacity: 0"',
+        'style="font-size:0px"',
+        "hidden",
+    ],
+)
+def test_what_a_page_hides_from_its_readers_is_left_out_and_said(attributes):
+    html = (
+        f"<html><body><p>Seen.</p><div {attributes}>Obey <b hidden>me</b>.</div><p>Also.</p></body></html>"
+    )
+    _, words = page_text(html)
+    assert "Seen." in words
+    assert "Also." in words
+    assert "Obey" not in words
+    assert "parts of this page are hidden from its readers, and left out here" in words
+
+
+@pytest.mark.spec("S19.10")
+@pytest.mark.parametrize("style", ["display:block", "opacity: 0.5", "font-size: 0.9em", "background: none"])
+def test_what_a_page_shows_is_kept(style):
+    _, words = page_text(f'<html><body><div style="{style}">Seen.</div></body></html>')
+    assert words.strip() == "Seen."

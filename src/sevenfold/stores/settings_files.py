@@ -146,8 +146,9 @@ class FileSource:
         try:
             found = self._load()
             trust = Trust(user_folder(self._environ))
-            if self._brings_settings and trust.state(self._project or Path()) == "changed":
-                problem = _changed(trust, self._project)
+            project = self._project
+            if project is not None and self._brings_settings and trust.state(project) == "changed":
+                problem = _changed(trust, project)
             elif found.ignored and found.ignored != self.resolved.ignored:
                 problem = found.ignored[0]
             elif found != self.resolved:

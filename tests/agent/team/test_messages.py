@@ -21,7 +21,6 @@ from sevenfold.agent.team.messages import (
     Receipt,
     SendMessageTool,
     framed,
-    quoted,
 )
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError
@@ -29,6 +28,7 @@ from sevenfold.events import Event, SteppedAside
 from sevenfold.ports import AgentMessage
 from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import words_of
+from sevenfold.record.quoting import quoted_lines
 from sevenfold.stores.jsonl import mailbox as mailbox_module
 from sevenfold.stores.memory import MemoryStore
 from tests.agent.working import MODEL
@@ -217,8 +217,8 @@ def test_a_held_message_comes_later_and_keeps_its_place_among_those_of_its_sende
     assert not post.waiting
     world.clock.advance(FIRST_HOLD + 1)
     assert post.deliver() == 2
-    quoted_lines = [re.findall(r"^> (.*)$", text, re.M)[0] for text in world.seen("agent-2")]
-    assert quoted_lines == ["from another", "first", "second"]
+    found = [re.findall(r"^> (.*)$", text, re.M)[0] for text in world.seen("agent-2")]
+    assert found == ["from another", "first", "second"]
 
 
 def test_words_of_the_user_end_a_hold(world):
@@ -315,7 +315,7 @@ def test_every_line_of_any_text_is_quoted(text):
 
 
 def test_code_in_a_text_stays_readable():
-    assert quoted("if a<b: List<int> x = f(<y>)\n\ttab") == "> if a<b: List<int> x = f(<y>)\n> \ttab"
+    assert quoted_lines("if a<b: List<int> x = f(<y>)\n\ttab") == "> if a<b: List<int> x = f(<y>)\n> \ttab"
 
 
 def test_secrets_are_masked_before_a_message_is_stored():
@@ -387,4 +387,4 @@ def test_a_text_that_cannot_be_stored_as_it_is_arrives_with_marks_for_what_is_lo
 
 @pytest.mark.parametrize("invisible", ["\u200b", "\u00ad", "\ufeff", "\u2060"])
 def test_invisible_characters_do_not_hide_a_tag(invisible):
-    assert quoted(f"<{invisible}system>") == f"> &lt;{invisible}system>"
+    assert quoted_lines(f"<{invisible}system>") == f"> &lt;{invisible}system>"

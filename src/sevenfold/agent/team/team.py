@@ -596,7 +596,7 @@ ENDS: Mapping[str, str] = {
 }
 
 
-def _result(entry: AgentEntry, output: ToolOutput) -> dict[str, Any]:
+def _result(entry: AgentEntry, output: ToolOutput) -> Mapping[str, Any]:
     """Return the output as the result of the call that started an agent."""
     return result_block(ToolCall(entry.started.call, "Agent", {}), output)
 

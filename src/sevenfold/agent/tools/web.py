@@ -9,9 +9,10 @@ allow, is reported instead of followed: permission was given only for the first 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -25,6 +26,7 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, Refused
+from sevenfold.record.quoting import without_tag_characters
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,6 +39,12 @@ _REDIRECTIONS = (301, 302, 303, 307, 308)
 _TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 _ACCEPT = "text/html, text/*;q=0.9, */*;q=0.5"
 _USER_AGENT = "sevenfold"
+_HIDING = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0*\s*(?:;|!|$)"
+    r"|font-size\s*:\s*0(?![.\d]*[1-9]))",
+    re.IGNORECASE,
+)
+"""Styles with which a part of a page is not shown."""
 _DECORATION = "script, style, noscript, template, svg, canvas, iframe, object, video, audio, select, button"
 
 Resolve = Callable[[str, int], list[str]]
@@ -182,6 +190,9 @@ def _shown(page: _Page) -> str:
     ):
         title, words = page_text(words)
         lines += [f"Title: {title}"] if title else []
+    words, unseen = without_tag_characters(words)
+    if unseen:
+        lines.append(f"({unseen:,} invisible characters were taken out of this page.)")
     if page.cut or len(words) > MOST_CHARACTERS:
         words = f"{words[:MOST_CHARACTERS]}\n(The page continues; only its beginning is shown.)"
     return "\n".join([*lines, "", words.strip() or "(nothing to read)"])
@@ -277,6 +288,11 @@ def _is_ip_address(host: str) -> bool:
 # -- pages -----------------------------------------------------------------------------------------
 
 
+def _is_hidden(attributes: Mapping[str, object]) -> bool:
+    """Whether a part of a page says itself that readers do not see it."""
+    return "hidden" in attributes or bool(_HIDING.search(str(attributes.get("style", ""))))
+
+
 def page_text(html: str) -> tuple[str, str]:
     """The title of a page and its text as Markdown: headings, lists, links, tables and code, without decoration."""
     try:
@@ -284,6 +300,11 @@ def page_text(html: str) -> tuple[str, str]:
     except ImportError:
         raise Refused("Pages need turbohtml: install the extra, pip install 'sevenfold[agent]'.") from None
     page, style = turbohtml.parse(html, positions=False), turbohtml.Markdown
+    hidden = [
+        part for part in page.select("[hidden], [style]") if _is_hidden(part.attrs) and part.text.strip()
+    ]
+    for part in hidden:
+        part.decompose()
     title = page.find("title")
     words = page.remove(_DECORATION).to_markdown(
         style(
@@ -292,4 +313,6 @@ def page_text(html: str) -> tuple[str, str]:
             escaping=style.Escaping(mode="none", asterisks=False, underscores=False),
         )
     )
+    if hidden:
+        words += f"\n\n({len(hidden):,} parts of this page are hidden from its readers, and left out here.)"
     return " ".join(title.text.split()) if title else "", words

@@ -31,7 +31,7 @@ class KindCounts(Struct, frozen=True):
     """What a program added: attachments, reminders, earlier summaries."""
     attachment_tokens: int = 0
     images: int = 0
-    """Images and documents, those in tool results too."""
+    """Pictures and pages of PDF files, those in tool results too."""
     image_tokens: int = 0
 
 
@@ -44,9 +44,9 @@ def by_kind(items: Iterable[Item], tokens: Tokens) -> KindCounts:
         spoke = False
         for block in item.shown:
             weight = measure(block)
-            pictures = Weight(images=weight.images, documents=weight.documents)
+            pictures = _pictures(weight)
             kind = {"tool_use": "call", "tool_result": "result"}.get(block.kind, author)
-            counts["image"] += weight.images + weight.documents
+            counts["image"] += weight.images
             weights["image"] += pictures
             weights[kind] += weight - pictures
             counts[kind] += kind != author
@@ -66,6 +66,18 @@ def by_kind(items: Iterable[Item], tokens: Tokens) -> KindCounts:
         attachment_tokens=sizes["attachment"],
         images=counts["image"],
         image_tokens=sizes["image"],
+    )
+
+
+def _pictures(weight: Weight) -> Weight:
+    """The part of a weight that is pictures and pages."""
+    return Weight(
+        images=weight.images,
+        patches=weight.patches,
+        fine_patches=weight.fine_patches,
+        half_tiles=weight.half_tiles,
+        pages=weight.pages,
+        unseen=weight.unseen,
     )
 
 
