@@ -198,3 +198,20 @@ def test_a_result_nested_too_deeply_is_refused_with_its_path_and_another_one_can
             session.tool_results({"toolu_1": value})
         session.tool_results({"toolu_1": "too deep"})
         assert not wrong(session.prepare().body)
+
+
+@pytest.mark.spec("S21.5")
+def test_a_result_that_names_no_call_is_sent_as_text_where_no_call_waits(tmp_path: Path) -> None:
+    records = log_with("assistant", {"type": "text", "text": "Read."})
+    nameless = {"type": "tool_result", "tool_use_id": "", "content": "of what?"}
+    records.append({**records[2], "uuid": "x", "parentUuid": records[3]["uuid"]})
+    records[-1]["message"] = {"role": "user", "content": [nameless]}
+    file = tmp_path / "s.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with sevenfold.Session.open(
+        "s", file=file, model="claude-sonnet-5-5", max_tokens=4_000, settings=ALONE
+    ) as session:
+        session.user("And now?")
+        body = session.prepare().body
+    assert b"of what?" in body
+    assert not wrong(body)

@@ -64,7 +64,8 @@ def _is_sendable(role: str, block: Block) -> bool:
     kind = block.kind
     server_result = kind.endswith("_tool_result")
     speaker = "assistant" if server_result else _SPEAKERS.get(kind, role)
-    if not kind or speaker != role:
+    # A result that names no call has nothing to answer.
+    if not kind or speaker != role or kind == "tool_result":
         return False
     body = block.body()
     if isinstance(body, ToolUse):
