@@ -205,8 +205,8 @@ class CarriedWords(Struct, frozen=True, omit_defaults=True):
     summary: str = ""
     """The record of the summary message that shows it."""
     lasting: tuple[Lasting, ...] = ()
-    shown: tuple[tuple[int, int], ...] = ()
-    """The parts of it that the summary message shows, by their first character and the one after their last."""
+    cut: tuple[tuple[int, int], ...] = ()
+    """The parts of it that the summary message shows, if not all: the first character and the one after the last."""
 
 
 class Carry(Own, frozen=True, tag="carry"):

@@ -63,6 +63,8 @@ class Pool(Struct, frozen=True):
     """Short forms of the ids of records."""
     since: frozenset[str] = frozenset()
     """The records among them that are in view: those said since the last compaction."""
+    carried: frozenset[str] = frozenset()
+    """The records among them that the summary messages showed until now."""
     passing: tuple[CarriedWords, ...] = ()
     """Messages in other summary messages, which stay in view."""
     left_out: Mapping[str, int] = {}
@@ -86,10 +88,16 @@ class Pool(Struct, frozen=True):
                         about.kind,
                         about.date,
                         about.lasting,
-                        shown=about.shown,
+                        shown=self._shown(one),
                     )
                 )
         return tuple(messages)
+
+    def _shown(self, one: Spoken) -> tuple[tuple[int, int], ...]:
+        """The parts of a message that the summary message before showed; none of a new one."""
+        if one.about.record not in self.carried:
+            return ()
+        return one.about.cut or ((0, len(one.text)),)
 
     @property
     def tasks(self) -> tuple[Spoken, ...]:
@@ -191,10 +199,12 @@ def _gathered(
         passing = (*passing, spoken.pop(record).about)  # these stay in view themselves
     ordered = sorted(spoken.values(), key=lambda one: inf if one.about.position < 0 else one.about.position)
     names = short_names([*spoken, *(item.said.uuid for item in hidden)])
+    carried = {words.record for words in carry.words or ()} if carry else set()
     return Pool(
         tuple(ordered),
         names,
         frozenset(since),
+        frozenset(carried - since),
         passing,
         carry.left_out if carry else {},
         carry.left_out_ends if carry else ("", ""),
@@ -290,7 +300,8 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
     words = [one.about for one in pool.tasks]
     for kept in selection.kept:
         record = kept.message.record
-        words.append(replace(about[record], lasting=kept.message.marks, shown=kept.spans))
+        cut = kept.spans if kept.lost else ()
+        words.append(replace(about[record], lasting=kept.message.marks, cut=cut))
     return Shown(
         selection,
         tuple(texts),
