@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.media import Size, pdf_pages, picture_size
+from sevenfold.record.media import PictureSize, pdf_pages, picture_size
 from sevenfold.record.weight import FLAT, Estimator, measure
 
 
@@ -76,7 +76,7 @@ def tokens(block: Block, tokenizer: str = "claude-a") -> int:
 @pytest.mark.spec("S21.1")
 @pytest.mark.parametrize("data", PICTURES)
 def test_the_size_of_a_picture_is_read_from_the_header_of_its_file(data: bytes) -> None:
-    assert picture_size(data) == Size(640, 480)
+    assert picture_size(data) == PictureSize(640, 480)
     assert tokens(image(data)) == 23 * 18
 
 

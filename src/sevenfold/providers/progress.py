@@ -17,7 +17,7 @@ _PING = re.compile(rb'"type"\s*:\s*"(?:ping|keepalive)"')
 _REMEMBERED = 10_000
 
 
-class Progress:
+class AnswerProgress:
     """When an answer last grew, by the clock ``now``; ``most`` is how many seconds it may take to grow again."""
 
     def __init__(self, now: Callable[[], float], most: float) -> None:

@@ -23,7 +23,7 @@ from sevenfold.providers import failures
 from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.models import Fetch
-from sevenfold.providers.progress import Progress
+from sevenfold.providers.progress import AnswerProgress
 from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import AskedFor, EventLines
 
@@ -279,7 +279,7 @@ class Incoming:
         self._request_id: str | None = None
         self._begun = False
         self._bytes = 0
-        self._progress = Progress(client.now, call.content_seconds)
+        self._progress = AnswerProgress(client.now, call.content_seconds)
 
     def begin(self, headers: Mapping[str, str]) -> None:
         """Process the response headers; a server may send one body although a stream was requested."""

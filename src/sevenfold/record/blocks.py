@@ -73,7 +73,7 @@ class Document(Struct, frozen=True, gc=False, tag_field="type", tag="document"):
     context: str | None = None
 
 
-class Source(Struct, frozen=True, gc=False):
+class MediaSource(Struct, frozen=True, gc=False):
     """Where the content of a picture or a document comes from."""
 
     type: str = ""
@@ -137,7 +137,7 @@ _RESULT = b'{"type":"tool_r'
 
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
-_source = msgspec.json.Decoder(Source)
+_source = msgspec.json.Decoder(MediaSource)
 _bodies: dict[str, msgspec.json.Decoder[Known]] = {
     str(kind.__struct_config__.tag): msgspec.json.Decoder(kind) for kind in get_args(Known)
 }
@@ -233,12 +233,12 @@ def result_parts(block: Block) -> list[Block]:
     return parts
 
 
-def file_of(raw: Raw) -> Source:
+def file_of(raw: Raw) -> MediaSource:
     """The source of a picture or a document; an empty one if its shape is unknown."""
     try:
         return _source.decode(raw)
     except msgspec.DecodeError:
-        return Source()
+        return MediaSource()
 
 
 def parts_of(document: Document) -> list[Block] | None:

@@ -45,7 +45,7 @@ _MOST_UNPACKED = 16 << 20
 """How many bytes of a PDF's index are unpacked."""
 
 
-class Size(Struct, frozen=True):
+class PictureSize(Struct, frozen=True):
     """The width and height of a picture, in pixels."""
 
     width: int
@@ -75,7 +75,7 @@ class Size(Struct, frozen=True):
         return min(across * down, most)
 
 
-def picture_size(data: bytes) -> Size | None:
+def picture_size(data: bytes) -> PictureSize | None:
     """The size of a PNG, JPEG, GIF or WebP, from its first bytes; None if they do not tell."""
     width, height = 0, 0
     if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
@@ -86,7 +86,7 @@ def picture_size(data: bytes) -> Size | None:
         width, height = _jpeg_size(data)
     elif data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         width, height = _webp_size(data)
-    return Size(width, height) if width and height else None
+    return PictureSize(width, height) if width and height else None
 
 
 def pdf_pages(data: bytes) -> int | None:

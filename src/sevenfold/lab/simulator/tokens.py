@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from sevenfold.record.media import Size, pdf_pages, picture_size
+from sevenfold.record.media import PictureSize, pdf_pages, picture_size
 
 _PIECES = re.compile(r"[A-Za-z]{1,6}|\d{1,3}|[^\sA-Za-z\d]|\s{2,}")
 _UNSEEN = frozenset({"cache_control", "cache_reference"})
@@ -39,7 +39,7 @@ class Load(NamedTuple):
 
     pieces: int
     flat: int = 0
-    pictures: tuple[Size, ...] = ()
+    pictures: tuple[PictureSize, ...] = ()
     """The sizes of its pictures; each generation of models has a rule of its own for them."""
 
     def __add__(self, other: Load) -> Load:  # type: ignore[override]
@@ -122,7 +122,7 @@ class Counter(Struct, frozen=True):
         return self.pieces(_encode(value).decode())
 
 
-def _picture_tokens(size: Size, generation: str) -> int:
+def _picture_tokens(size: PictureSize, generation: str) -> int:
     if generation == "openai":
         return 85 + 170 * size.tiles
     return size.fine_patches if generation == "claude-b" else size.patches
