@@ -88,6 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_lifetime: Literal["5m", "1h"] = "5m"
     long_lifetime_sources: tuple[Word, ...] = ("main", "sdk", "agent", "agent:*")
     long_lifetime_account: bool = True
+    long_lifetime_bedrock: bool = False
 
     # The window.
     context_window: WindowSize | None = None

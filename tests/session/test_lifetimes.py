@@ -6,17 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 
 import sevenfold
 from sevenfold.conversation.flow import drive
-from sevenfold.conversation.options import against_long_lifetime
+from sevenfold.conversation.options import RequestOptions, against_long_lifetime, lifetimes_for
 from sevenfold.errors import RequestRefused
 from sevenfold.events import EpochOpened, SteppedAside
 from sevenfold.lab.simulator.provider import Setup
 from sevenfold.profiles import find
 from sevenfold.providers.registry import client_of
 from sevenfold.record.decisions import Epoch
+from sevenfold.request.frame import Lifetimes
 from sevenfold.session.flags import FlagSource, in_memory
 from sevenfold.settings import Settings, SettingsLayer, resolve
 from tests.session.talking import ALONE, BOUND, World, output, work, world
@@ -173,3 +175,66 @@ def test_another_refusal_is_not_taken_for_one_of_the_lifetime() -> None:
         with pytest.raises(RequestRefused):
             session.complete()
         assert len(here.simulator.requests) == 1
+
+
+@pytest.mark.spec("S17.9")
+@pytest.mark.parametrize("reason", ["compaction", "undo"])
+def test_over_the_quota_a_new_epoch_asks_for_five_minutes_and_the_old_one_stays_as_it_is(
+    reason: str,
+) -> None:
+    within = [True]
+    with world() as here, spoken(here, lifetime="1h", within_quota=lambda: within[0]) as session:
+        within[0] = False
+        work(session, 2, output(times=300), clock=here.clock)
+        assert set(markers(here.bodies[-1])) == {"1h"}, "the epoch goes on as it began"
+        session.compact(engine="extractive")
+        if reason == "undo":
+            session.undo()
+        session.user("go on")
+        work(session, 1, output(), clock=here.clock)
+        assert set(markers(here.bodies[-1])) == {None}
+        assert len([told for told in asides(here) if "over its quota" in told]) == 1
+        within[0] = True
+        work(session, 1, output(), clock=here.clock)
+        assert set(markers(here.bodies[-1])) == {None}, "nor does it change back"
+
+
+@pytest.mark.spec("S17.9")
+def test_over_the_quota_a_new_session_asks_for_five_minutes_and_says_so() -> None:
+    with world() as here, spoken(here, lifetime="1h", within_quota=lambda: False):
+        assert set(markers(here.bodies[-1])) == {None}
+        assert "over its quota" in " ".join(asides(here))
+
+
+@pytest.mark.spec("S17.9")
+def test_a_quota_that_cannot_be_asked_counts_as_used_up_and_stops_nothing() -> None:
+    def broken() -> bool:
+        raise OSError("no such host")
+
+    with world() as here, spoken(here, lifetime="1h", within_quota=broken):
+        assert set(markers(here.bodies[-1])) == {None}
+        assert "no such host" in " ".join(asides(here))
+
+
+@pytest.mark.spec("S17.9")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_on_bedrock_an_hour_is_asked_for_only_where_the_setting_allows_it(allowed: bool) -> None:
+    options = RequestOptions(BOUND, 1_000, lifetimes=Lifetimes("1h", "1h"), bedrock=True)
+    settings = Settings(long_lifetime_bedrock=allowed)
+    lifetimes, against = lifetimes_for(options, find(BOUND), settings)
+    assert (lifetimes == Lifetimes("1h", "1h")) is allowed
+    assert ("long_lifetime_bedrock" in against) is not allowed
+
+
+@pytest.mark.spec("S17.9")
+def test_a_client_for_bedrock_is_recognised() -> None:
+    client = anthropic.AnthropicBedrock(
+        aws_access_key="key", aws_secret_key="secret", aws_region="eu-west-1"
+    )
+    options: Any = {"model": BOUND, "client": client, "lifetime": "1h", "max_tokens": 1_000}
+    with sevenfold.Session.in_memory(**options, settings=ALONE) as session:
+        assert session.conversation.lifetimes == Lifetimes()
+    with sevenfold.Session.in_memory(
+        **options, settings={**ALONE, "long_lifetime_bedrock": True}
+    ) as session:
+        assert session.conversation.lifetimes == Lifetimes("1h", "1h")

@@ -107,13 +107,20 @@ def test_variables_of_others_are_passed_over(places):
         ("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "70", "compact_percent", 70.0),
         ("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "150000", "compact_window", 150_000),
         ("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "90000", "blocking_limit", 90_000),
+        ("ENABLE_PROMPT_CACHING_1H_BEDROCK", "1", "long_lifetime_bedrock", True),
     ],
 )
 def test_variables_of_claude_code_are_read_unless_ours_say_otherwise(places, variable, text, name, value):
     found = places.load(**{variable: text})
     assert getattr(found.settings, name) == value
     assert found.origins[name] == f"environment variable {variable}"
-    ours = {"compaction": "on", "auto_compact": "on", "compact_percent": "80"}.get(name, "120000")
+    usual = {
+        "compaction": "on",
+        "auto_compact": "on",
+        "compact_percent": "80",
+        "long_lifetime_bedrock": "off",
+    }
+    ours = usual.get(name, "120000")
     own = places.load(**{variable: text, f"SEVENFOLD_{name.upper()}": ours})
     assert getattr(own.settings, name) != value
     assert own.origins[name] == f"environment variable SEVENFOLD_{name.upper()}"

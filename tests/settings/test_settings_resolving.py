@@ -57,6 +57,7 @@ def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_i
     assert off == {
         "reactive_only",
         "collapse",
+        "long_lifetime_bedrock",
         "message_socket",
         "prompt_suggestion",
         "progress_lines",
@@ -350,4 +351,4 @@ def test_what_would_change_bytes_already_sent_is_latched():
 @pytest.mark.spec("S8.2")
 def test_every_other_switch_can_be_flipped_while_a_session_runs():
     held = {one.name for one in all_settings() if one.kind == "switch" and one.latched}
-    assert held == {"long_lifetime", "provider_edits", "pinned_edits"}
+    assert held == {"long_lifetime", "long_lifetime_bedrock", "provider_edits", "pinned_edits"}

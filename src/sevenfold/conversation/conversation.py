@@ -22,7 +22,14 @@ from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
-from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
+from sevenfold.conversation.options import (
+    OVER_QUOTA,
+    RequestOptions,
+    Services,
+    frame_for,
+    lifetimes_for,
+    window_for,
+)
 from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
@@ -128,7 +135,9 @@ class Conversation:
         self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
-        self.lifetimes, against = lifetimes_for(options, profile, self._current)
+        self.lifetimes, against = lifetimes_for(
+            options, profile, self._current, within_quota=self._within_quota()
+        )
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
@@ -423,12 +432,36 @@ class Conversation:
         if announced:
             self.announce(reason)
         self.billed = None
-        made = epoch_record(self.frame, self.lifetimes, reason, drops_thinking)
+        made = epoch_record(self.frame, self.next_lifetimes(), reason, drops_thinking)
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
+        self._take_lifetimes(epoch)
         self.opened += (epoch,)
         self.thinking_known_valid = self.thinking_known_valid or after is not None
         return epoch
+
+    def next_lifetimes(self) -> Lifetimes:
+        """The cache lifetimes of an epoch that opens now: short once the account is over its quota."""
+        if self.lifetimes == Lifetimes() or self._within_quota():
+            return self.lifetimes
+        return Lifetimes()
+
+    def _take_lifetimes(self, epoch: Epoch) -> None:
+        """Use the lifetimes of a recorded epoch; within an epoch they never change."""
+        lifetimes = Lifetimes(**epoch.lifetimes)
+        if lifetimes != self.lifetimes:
+            self.lifetimes = lifetimes
+            self.events.aside("cache", f"an hour in the cache: {OVER_QUOTA}, so five minutes from here on")
+
+    def _within_quota(self) -> bool:
+        asks = self.services.within_quota
+        if asks is None:
+            return True
+        try:
+            return asks()
+        except Exception as error:  # noqa: BLE001 (a caller's function must not stop the conversation)
+            self.events.aside("cache", f"within_quota failed: {error}", error=error)
+            return False
 
     def compacted(self) -> None:
         """Switch to the epoch that a recorded compaction opened."""
@@ -436,6 +469,7 @@ class Conversation:
         if epoch is None:
             return
         self.announce("compact")
+        self._take_lifetimes(epoch)
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.tail = None

@@ -64,6 +64,8 @@ class Services(Struct, frozen=True, kw_only=True):
     """Values that the gate masks wherever they occur, in any encoding."""
     path: str = ""
     """The path of the transcript; empty if it is not stored in a file."""
+    within_quota: Callable[[], bool] | None = None
+    """Whether the account may still have an hour in the cache; asked when a session or an epoch opens."""
 
 
 class RequestOptions(Struct, frozen=True):
@@ -82,6 +84,8 @@ class RequestOptions(Struct, frozen=True):
     """How long the provider should cache each part; None to use the settings."""
     source: str = "main"
     """The query source of its requests."""
+    bedrock: bool = False
+    """Whether the client sends them to Amazon Bedrock."""
 
 
 def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
@@ -153,10 +157,21 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
     )
 
 
-def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> tuple[Lifetimes, str]:
+OVER_QUOTA = "the account is over its quota for it"
+
+
+def lifetimes_for(
+    options: RequestOptions, profile: Profile, settings: Settings, *, within_quota: bool = True
+) -> tuple[Lifetimes, str]:
     """The cache lifetimes to request, and why an hour was denied if the caller or the settings ask for it."""
     asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-    against = against_long_lifetime(options.source, profile, settings) if asked != Lifetimes() else ""
+    if asked == Lifetimes():
+        return asked, ""
+    against = against_long_lifetime(options.source, profile, settings)
+    if not against and options.bedrock and not settings.long_lifetime_bedrock:
+        against = "not on Bedrock (setting long_lifetime_bedrock)"
+    if not against and not within_quota:
+        against = OVER_QUOTA
     return Lifetimes() if against else asked, against
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -132,6 +132,9 @@ class Options(TypedDict, total=False):
     listen: Iterable[Listener]
     lifetime: Lifetime
     """How long the provider should cache the conversation; by default, the settings decide."""
+    within_quota: Callable[[], bool]
+    """Whether the account may still cache for an hour; asked when the session opens and at each new epoch, so that an
+    hour is never exchanged for five minutes in between. By default it always may."""
     thinking: Mapping[str, Any]
     fields: Mapping[str, Any]
     """Other fields of every request."""
@@ -418,6 +421,7 @@ def _conversation(
         still_exists=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),
         path=store.path,
+        within_quota=options.get("within_quota"),
     )
     usual = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")
@@ -452,6 +456,7 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         tuple(options.get("betas", ())),
         Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
+        "Bedrock" in type(options.get("client")).__name__,
     )
 
 

@@ -39,6 +39,7 @@ ALIASES: Mapping[str, tuple[str, bool]] = MappingProxyType(
         "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": ("compact_percent", False),
         "CLAUDE_CODE_AUTO_COMPACT_WINDOW": ("compact_window", False),
         "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": ("blocking_limit", False),
+        "ENABLE_PROMPT_CACHING_1H_BEDROCK": ("long_lifetime_bedrock", False),
     }
 )
 """Variables that users of Claude Code have set → the setting that each stands for, and whether it means the opposite.
