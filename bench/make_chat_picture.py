@@ -54,6 +54,7 @@ class Drawing:
 
     signs = UNICODE
     width = WIDTH
+    redraws = False
 
     def __init__(self) -> None:
         self.console = Console(

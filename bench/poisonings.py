@@ -120,7 +120,7 @@ def _message(session: Session, text: str) -> None:
     session.conversation.note(framed(message, Correspondent("agent-1")))
 
 
-WAYS: Mapping[str, Callable[[Session, str], None]] = {
+WAYS: Mapping[str, Callable[[Session, str], object]] = {
     "pasted": lambda s, text: _prompt(s, Prompt(f"See: {text}", "pasted", f"See: {PASTED}")),
     "pasted alone": lambda s, text: _prompt(s, Prompt(text, "pasted")),
     "piped": lambda s, text: _prompt(s, read_prompt("Review this.", io.StringIO(text))),

@@ -453,7 +453,7 @@ TestVersions.settings = settings(max_examples=30, stateful_step_count=15)
 # -- edits from outside ----------------------------------------------------------------------
 
 
-def tamper(path, file, **stamp):
+def tamper(path: Path, file: str, **stamp: object) -> None:
     """Rewrite what is known about an entry, as a command of an agent could."""
     current = path / ".versions/current.json"
     held = json.loads(current.read_bytes())
@@ -461,7 +461,7 @@ def tamper(path, file, **stamp):
     current.write_text(json.dumps(held))
 
 
-def on_disk(path):
+def on_disk(path: Path) -> Memory:
     return Memory(FileFolder(path), ManualClock(1_760_000_000.0), lambda: "2026-11-16")
 
 

@@ -394,9 +394,9 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     elif trusted is not None:
         path = user_home().root / _NOT_TRUSTED
         private_parent(path)
-        lines = "".join(f"{one}\n" for one in (*_declined(), folder.resolve()))
+        folders = "".join(f"{one}\n" for one in (*_declined(), folder.resolve()))
         with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-            file.write(lines)
+            file.write(folders)
 
 
 def _declined() -> Sequence[str]:
