@@ -118,7 +118,7 @@ def clearings() -> Iterator[str]:
             if near
             else None,
             growth=chance.choice((0, 900, 5_000)),
-            spared=chance.random() < 0.2,
+            running=chance.random() < 0.2,
             compacts=chance.random() < 0.6,
             wire=sum(one.wire for one in held),
             images=sum(one.images for one in held),
@@ -135,7 +135,7 @@ def clearings() -> Iterator[str]:
             expected=chance.randrange(2, 80),
             growth=chance.choice((0, 600, 4_000)),
             compacts=chance.random() < 0.5,
-            spared=chance.random() < 0.5,
+            running=chance.random() < 0.5,
         )
         yield f"large {seed}: {short(clear.plan(now))}"
 
