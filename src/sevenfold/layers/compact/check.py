@@ -92,20 +92,21 @@ def _verdict(
     hidden = originals(c.transcript.view, divided.hidden)
     facts = _with_words(facts_of(hidden, c.kinds), pool)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
+    listed = _without_shown(facts, shown)
     if isinstance(got.found, Failure):
         marked = mark(facts.prose, evidence)
-        known = replace(facts, prose=marked.sections)
+        known = replace(listed, prose=marked.sections)
         made = summary.extractive(known, room, c.count, span=divided.span, apart=True)
     else:
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
-        made = summary.combine(marked.sections, facts, room, c.count, span=divided.span, apart=True)
+        made = summary.combine(marked.sections, listed, room, c.count, span=divided.span, apart=True)
     text, claims = made.text, marked.sentences
     seen = [*shown.texts, *(whole_text(item) for item in divided.kept)]
     if got.signed is not None:
         words = words_of(blocks.read(got.signed))
         seen.append(words)
         claims = summary.unsupported(words, evidence)
-        text = summary.sections(facts, room, c.count, span=divided.span, apart=True).text
+        text = summary.sections(listed, room, c.count, span=divided.span, apart=True).text
         if claims:
             text = f"{Unsupported.of(claims).render()}\n\n{text}"
 
@@ -143,6 +144,16 @@ def _with_words(facts: Facts, pool: Pool) -> Facts:
         prose=prose,
         names={**facts.names, **pool.names},
     )
+
+
+def _without_shown(facts: Facts, shown: Shown) -> Facts:
+    """The facts without the corrections that the user's words behind the summary show anyway."""
+    whole = tuple(kept.message.record for kept in shown.selection.kept if not kept.lost)
+    left = tuple(
+        one for one in facts.corrections if not any(record.startswith(one.record) for record in whole)
+    )
+    left_out = facts.left_out if shown.left_out else {**facts.left_out, "corrections": 0}
+    return replace(facts, corrections=left, left_out=left_out)
 
 
 def _everything_said(c: Conversation) -> Iterator[Item]:

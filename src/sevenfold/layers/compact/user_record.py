@@ -67,7 +67,7 @@ class Pool(Struct, frozen=True):
     """Messages in other summary messages, which stay in view."""
     left_out: Mapping[str, int] = {}
     """How many messages of each sort earlier compactions left out."""
-    left_out_ends: tuple[str, str] = ("", "")
+    left_out_ends: tuple[str, ...] = ()
     budget: int = 0
 
     @property
@@ -101,7 +101,7 @@ class Shown(Struct, frozen=True):
     """For the carry record; the summary's id is still missing."""
     left_out: Mapping[str, int] = {}
     """How many messages of each sort are left out, here and in earlier compactions."""
-    left_out_ends: tuple[str, str] = ("", "")
+    left_out_ends: tuple[str, ...] = ()
 
 
 def budget_of(window: Window, tokens: int) -> int:
@@ -189,7 +189,7 @@ def _gathered(
         frozenset(since),
         passing,
         carry.left_out if carry else {},
-        carry.left_out_ends if carry else ("", ""),
+        tuple(carry.left_out_ends) if carry else (),
     )
 
 
@@ -272,7 +272,7 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
     selection = user_words.select(messages, pool.budget, c.count, recognise)
     left_out = dict(Counter(pool.left_out) + Counter(selection.counts))
     gone = [message.record for message, _ in selection.left_out]
-    ends = [*filter(None, pool.left_out_ends), *gone]
+    ends = [*pool.left_out_ends, *gone]
     texts = [GivenTask("\n\n".join(one.text for one in pool.tasks)).render()] if pool.tasks else []
     text = user_words.block(selection)
     if text or left_out:
@@ -288,7 +288,7 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
         pool.budget,
         tuple(words),
         left_out,
-        (ends[0], ends[-1]) if ends else ("", ""),
+        (ends[0], ends[-1]) if ends else (),
     )
 
 

@@ -24,7 +24,7 @@ _PROSE = 0.07
 _EARLIER_PROSE = 0.05
 _ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
 """Sections in the order in which their prose gets room: the user's words first, then the most recent work."""
-_REQUEST = 600
+_REQUEST = 240
 _HINT = 200
 
 
