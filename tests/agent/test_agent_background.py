@@ -17,6 +17,8 @@ from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from tests.agent.test_agent_slots import compact, opened
 from tests.agent.working import agent, model_of, results, texts, use
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 START = [use("Shell", command="echo ready; sleep 300 # the server", background=True)]
 
 

@@ -18,7 +18,7 @@ from sevenfold.providers.offline import OfflineClient, Script
 
 from .working import MODEL, agent, async_agent, model_of, options, texts, use
 
-pytestmark = pytest.mark.spec("S4.16")
+pytestmark = [pytest.mark.spec("S4.16"), pytest.mark.usefixtures("compactions_of_any_size")]
 
 
 def no_commands(*_: Any, **__: Any) -> Any:

@@ -13,6 +13,8 @@ from sevenfold.agent.permissions.engine import Mode
 from tests.agent.test_agent_slots import LONG, compact, opened
 from tests.agent.working import agent, async_agent, model_of, results, use
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 PLAN = "\n".join(f"{number}. Step number {number}." for number in range(1, 40))
 BETTER = PLAN + "\n40. Run the tests."
 

@@ -13,7 +13,7 @@ from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, model_of
 
-pytestmark = pytest.mark.spec("S6.1")
+pytestmark = [pytest.mark.spec("S6.1"), pytest.mark.usefixtures("compactions_of_any_size")]
 
 
 def system(request: dict[str, Any]) -> str:

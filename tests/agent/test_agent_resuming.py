@@ -23,6 +23,8 @@ from sevenfold.lab.simulator.invariant import extends
 from sevenfold.stores.home import user_home
 from tests.agent.working import agent, messages, model_of, results, texts, use, world
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

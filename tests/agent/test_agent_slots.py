@@ -15,7 +15,7 @@ from sevenfold.agent.tools.context import Todo
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 
-pytestmark = pytest.mark.spec("S4.10")
+pytestmark = [pytest.mark.spec("S4.10"), pytest.mark.usefixtures("compactions_of_any_size")]
 
 LONG = "Something that was said and need not be said again. " * 20
 

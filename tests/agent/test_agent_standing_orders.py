@@ -20,7 +20,7 @@ from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.test_agent_slots import LONG, compact, opened, restored
 from tests.agent.working import agent, model_of, texts, use
 
-pytestmark = pytest.mark.spec("S4.10", "S4.14")
+pytestmark = [pytest.mark.spec("S4.10", "S4.14"), pytest.mark.usefixtures("compactions_of_any_size")]
 
 
 def trust(folder: Path) -> None:

@@ -36,6 +36,8 @@ from sevenfold.stores.home import user_home
 
 from .printed import Page, printed
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 WORDS = {
     "recall": "blue heron",
     "export": "out.md",

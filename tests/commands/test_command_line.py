@@ -18,6 +18,8 @@ from tests.commands.recorded import foreign, own, ran
 from tests.support import Story, call, result
 
 Capsys = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 READERS = [
     ("recall", "{}", "tide"),
     ("audit", "{}"),

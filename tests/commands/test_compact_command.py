@@ -25,6 +25,9 @@ from tests.support import Story
 Capsys = pytest.CaptureFixture[str]
 
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
+
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     return foreign(tmp_path / "talk.jsonl")

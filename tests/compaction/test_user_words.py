@@ -178,7 +178,7 @@ def test_a_model_names_messages_and_statements_by_id_and_nothing_else():
     long = "First we look around. " + WORDS * 20 + ". The port is 8443. Thanks!"
     said = [message(1, "Use tabs."), message(2, long), message(3, "No, two spaces.", date="2026-11-03")]
     asked = listing(said, 50, count, 5_000)
-    number = re.search(r"\[r2\.(\d+)\] The port is 8443\.", asked)[1]
+    (number,) = re.findall(r"\[r2\.(\d+)\] The port is 8443\.", asked)
     told = [
         "- [r1] sets a rule",
         f"[r2.{number}]: decides",

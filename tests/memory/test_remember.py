@@ -28,6 +28,8 @@ from sevenfold.memory.memory import Memory
 from sevenfold.record.usage import Account
 from sevenfold.stores.folder import FileFolder
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 MODEL = "claude-sonnet-5-5"
 TABS = "Please always indent Makefiles with tabs."
 

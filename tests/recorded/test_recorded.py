@@ -14,6 +14,8 @@ from tests.recorded import agents, form, history, layers, limits, opening, wires
 from tests.recorded.playing import SCENARIOS
 from tests.recorded.rig import recording
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
 APART: dict[str, str] = {}

@@ -13,6 +13,8 @@ import pytest
 from tests.recorded import form
 from tests.recorded.parts import PARTS
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 GOLDEN = Path(__file__).parent / "golden" / "parts"
 REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
 

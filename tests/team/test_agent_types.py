@@ -14,6 +14,8 @@ from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import World, use, world
 from tests.team.play import parts, start
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 DEFINITION = "---\nname: {0}\ndescription: Knows {0} well.\n---\nYou know {0}.\n"
 
 

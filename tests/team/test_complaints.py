@@ -24,6 +24,8 @@ from tests.agent.working import MODEL, Model, blocks, options, results, texts, u
 from tests.team.play import parts, start, team_of
 from tests.team.test_sub_agents import READING, bill, waits_for_a_report
 
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+
 LONG = "A line of the tide table, with its hour and its height.\n" * 400
 
 
