@@ -342,3 +342,39 @@ def test_the_task_of_a_sub_agent_stays_whole_and_is_not_the_users_word(engine: A
             assert len(given) == 1
             assert task in given[0]
             assert not any("crane of the harbour" in line for line in block(session))
+
+
+@pytest.mark.spec("S16.6")
+def test_after_an_undo_the_words_of_the_compaction_before_it_count() -> None:
+    with world(Talker()) as here, here.session(tools=[]) as session:
+        talk(session, [said(number) for number in range(6)])
+        compacted(session, engine="extractive")
+        talk(session, [said(number) for number in range(6, 12)])
+        compacted(session, engine="extractive")
+        session.undo()
+        assert numbers(session) == [*range(6)]
+        talk(session, [said(number) for number in range(12, 15)])
+        compacted(session, engine="extractive")
+        assert numbers(session) == [*range(15)]
+
+
+@pytest.mark.spec("S16.4", "S16.6")
+def test_what_a_model_named_is_known_after_the_session_was_opened_again(tmp_path: Path) -> None:
+    def names_rules(prompt: ModelPrompt) -> str:
+        listed = re.findall(r"^\[(\S+)\] (.*)$", prompt.last_text, re.MULTILINE)
+        named = "\n".join(f"[{name}] decides" for name, text in listed if text in RULES)
+        return f"<summary>## 1. Primary request and intent\nx</summary>\n<lasting>\n{named}\n</lasting>"
+
+    file = tmp_path / "s.jsonl"
+    options: dict[str, Any] = {"tools": [], "settings": {"user_words": 900}}
+    with world(Talker(summary=names_rules)) as here:
+        with here.open(file, **options) as session:
+            unrecognising(session)
+            talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+            compacted(session, engine="fork")
+        with here.open(file, **options) as session:
+            unrecognising(session)
+            talk(session, [said(number, 2) for number in range(20, 40)])
+            # By code alone: nobody is asked again.
+            compacted(session, engine="extractive")
+            assert all(rule in "\n".join(block(session)) for rule in RULES)

@@ -225,8 +225,8 @@ class Carry(Own, frozen=True, tag="carry"):
     of older versions."""
     left_out: dict[str, int] = {}
     """How many of the user's messages of each sort found no room in them, in this and earlier compactions."""
-    left_out_ends: tuple[str, str] = ("", "")
-    """The first and the last record among those."""
+    left_out_ends: list[str] = []
+    """The first and the last record among those, if any."""
 
 
 class Commit(Own, frozen=True, tag="commit"):

@@ -69,7 +69,7 @@ class Pool(Struct, frozen=True):
     """Messages in other summary messages, which stay in view."""
     left_out: Mapping[str, int] = {}
     """How many messages of each sort earlier compactions left out."""
-    left_out_ends: tuple[str, str] = ("", "")
+    left_out_ends: tuple[str, ...] = ()
     budget: int = 0
 
     @property
@@ -117,7 +117,7 @@ class Shown(Struct, frozen=True):
     """For the carry record; the summary's id is still missing."""
     left_out: Mapping[str, int] = {}
     """How many messages of each sort are left out, here and in earlier compactions."""
-    left_out_ends: tuple[str, str] = ("", "")
+    left_out_ends: tuple[str, ...] = ()
 
 
 def budget_of(window: Window, tokens: int) -> int:
@@ -207,7 +207,7 @@ def _gathered(
         frozenset(carried - since),
         passing,
         carry.left_out if carry else {},
-        carry.left_out_ends if carry else ("", ""),
+        tuple(carry.left_out_ends) if carry else (),
     )
 
 
@@ -290,7 +290,7 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
     selection = user_words.select(messages, pool.budget, c.count, recognise)
     left_out = dict(Counter(pool.left_out) + Counter(selection.counts))
     gone = [message.record for message, _ in selection.left_out]
-    ends = [*filter(None, pool.left_out_ends), *gone]
+    ends = [*pool.left_out_ends, *gone]
     texts = [GivenTask("\n\n".join(one.text for one in pool.tasks)).render()] if pool.tasks else []
     text = user_words.block(selection)
     if text or left_out:
@@ -309,7 +309,7 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
         pool.budget,
         tuple(words),
         left_out,
-        (ends[0], ends[-1]) if ends else ("", ""),
+        (ends[0], ends[-1]) if ends else (),
     )
 
 

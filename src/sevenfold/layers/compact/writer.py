@@ -368,7 +368,7 @@ def _compaction(
             breaker=failures,
             words=[*(replace(one, summary=anchor) for one in made.shown.words), *made.passing],
             left_out=dict(made.shown.left_out),
-            left_out_ends=made.shown.left_out_ends,
+            left_out_ends=list(made.shown.left_out_ends),
         ),
     )
     c.compacted()
