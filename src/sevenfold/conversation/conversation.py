@@ -115,6 +115,8 @@ class Conversation:
         self.asked_at: dict[str, float] = {}
         """When each request in flight was sent, by request id."""
         self.break_watch = True
+        self.diagnoses = options.diagnoses
+        """Whether the provider is asked why its cache was missed."""
         self.background: Runner | None = None
         """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)
