@@ -201,6 +201,8 @@ class CacheBroke(Event, frozen=True, kw_only=True):
     elapsed: float
     expected: bool
     diff: str = ""
+    provider_says: str = ""
+    """What the provider itself reports about it; empty if it was not asked or reports nothing."""
 
 
 class EpochOpened(Event, frozen=True, kw_only=True):

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
+from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.conversation import provider_edits
-from sevenfold.events import CacheBroke, EpochOpened, Sending
+from sevenfold.events import Answered, CacheBroke, EpochOpened, Sending
 from sevenfold.profiles import find
 from sevenfold.record.decisions import Amended
 from tests.session.talking import (
@@ -24,6 +26,7 @@ from tests.session.talking import (
     World,
     answer,
     kinds_of,
+    output,
     reader,
     said,
     schema,
@@ -411,3 +414,43 @@ def test_another_setting_between_two_runs_leaves_bound_reasoning_valid(tmp_path:
         assert go_on(here, file, **given, fields={"output_config": {"effort": "low"}}) == ["settings"]
         assert all(request.status == 200 for request in here.simulator.requests)
         assert not any(event.drops_thinking for event in here.told(EpochOpened))
+
+
+@pytest.mark.spec("S17.10", "S8.11")
+def test_what_the_provider_says_about_a_miss_stands_beside_our_own_cause(tmp_path: Path) -> None:
+    with world() as here, here.session(model=FREE, tools=[READ, SHELL, ASK], thinking=None) as session:
+        session.conversation.diagnoses = True
+        session.user("begin")
+        work(session, 3, output(times=300), clock=here.clock)
+        asked = [json.loads(body).get("diagnostics") for body in here.bodies]
+        responses = [event.response for event in here.told(Answered)]
+        assert asked == [None, *({"previous_message_id": known} for known in responses[:-1])]
+        assert all(body.startswith(session.at(number)[:-1]) for number, body in enumerate(here.bodies))
+        frame = session.conversation.frame
+        session.conversation.frame = replace(frame, tools=frame.tools[:-1])
+        work(session, 1, output(), clock=here.clock)
+        (broke,) = here.told(CacheBroke)
+        assert broke.cause == "tool"
+        assert broke.provider_says.startswith("tools changed, ")
+
+
+@pytest.mark.spec("S17.10")
+@pytest.mark.parametrize(
+    ("client", "asks"),
+    [
+        (lambda: anthropic.Anthropic(api_key="key", base_url="https://api.anthropic.com"), True),
+        (lambda: anthropic.AsyncAnthropic(api_key="key", base_url="https://api.anthropic.com/"), True),
+        (lambda: anthropic.Anthropic(api_key="key", base_url="https://gateway.example/v1"), False),
+        (
+            lambda: anthropic.AnthropicBedrock(
+                aws_access_key="a", aws_secret_key="b", aws_region="eu-west-1"
+            ),
+            False,
+        ),
+        (lambda: None, False),
+    ],
+    ids=["its own API", "asynchronously", "a gateway", "Bedrock", "the caller's own loop"],
+)
+def test_the_provider_is_asked_only_where_nothing_stands_between(client: Any, asks: bool) -> None:
+    with sevenfold.Session.in_memory(model=FREE, max_tokens=100, client=client()) as session:
+        assert session.conversation.diagnoses is asks

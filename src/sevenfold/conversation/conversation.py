@@ -118,6 +118,8 @@ class Conversation:
         self.closing = Signal()
         """Happens when the session is closed: nothing waits any longer to send a request again."""
         self.break_watch = True
+        self.diagnoses = options.diagnoses
+        """Whether the provider is asked why its cache was missed."""
         self.background: Runner | None = None
         """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)

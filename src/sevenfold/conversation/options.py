@@ -86,6 +86,8 @@ class RequestOptions(Struct, frozen=True):
     """The query source of its requests."""
     bedrock: bool = False
     """Whether the client sends them to Amazon Bedrock."""
+    diagnoses: bool = False
+    """Whether the provider may be asked why its cache was missed: only where nothing stands between it and us."""
 
 
 def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:

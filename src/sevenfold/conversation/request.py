@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from sevenfold.conversation.epoch import amend
 from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
-from sevenfold.record.blocks import THINKING, ToolUse, read_fields
+from sevenfold.record.blocks import THINKING, ToolUse, encode_json, read_fields
 from sevenfold.record.decisions import Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Measured
@@ -40,6 +41,19 @@ if TYPE_CHECKING:
 
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that invalidate later thinking, which is not bound to settings or lifetimes."""
+
+
+DIAGNOSTICS = "diagnostics"
+"""The field that asks a provider why its cache was missed; it is not part of the prompt."""
+
+
+class _MissReason(Struct, frozen=True):
+    type: str
+    cache_missed_input_tokens: int | None = None
+
+
+class _Diagnostics(Struct, frozen=True):
+    cache_miss_reason: _MissReason | None = None
 
 
 class Pending(Struct, frozen=True):
@@ -122,7 +136,8 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     changed = c.amended != (view, view.version, c.wanted)
     if changed:
         amend(c)
-    frame, view = c.frame.with_fields(pending.fields), c.transcript.view
+    fields = _with_diagnostics(c, pending.fields)
+    frame, view = c.frame.with_fields(fields), c.transcript.view
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
@@ -139,7 +154,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         epoch=view.epoch.id if view.epoch else "",
         tip=view.tip,
         source=c.source.name,
-        parameters={name: Raw(raw) for name, raw in pending.fields.items()},
+        parameters={name: Raw(raw) for name, raw in fields.items()},
         why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
     )
     record = record_request(c, record, body)
@@ -160,6 +175,32 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         newest.said.uuid if newest else None,
         view.version,
     )
+
+
+def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """The fields of a request that also asks why its cache was missed, compared with the newest answer in view."""
+    if not c.diagnoses or DIAGNOSTICS in fields or DIAGNOSTICS in dict(c.frame.settings):
+        return fields
+    c.clearable.follow(c.transcript.view)
+    newest = c.clearable.answered
+    previous = c.transcript.view.items[newest].said.message_id if newest >= 0 else ""
+    if not previous:
+        return fields
+    return {**fields, DIAGNOSTICS: encode_json({"previous_message_id": previous})}
+
+
+def provider_says(diagnostics: bytes) -> str:
+    """What a provider reports about a miss, in words; empty if it reports nothing."""
+    try:
+        told = msgspec.json.decode(diagnostics, type=_Diagnostics | None)
+    except msgspec.MsgspecError:
+        return ""
+    reason = told.cache_miss_reason if told else None
+    if reason is None:
+        return ""
+    missed = reason.cache_missed_input_tokens
+    words = reason.type.replace("_", " ")
+    return words if missed is None else f"{words}, {missed:,} tokens"
 
 
 def part_sizes(c: Conversation) -> Sizes:
@@ -240,6 +281,8 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
         # Deleted tokens are no longer read from the cached prefix, and the rest of it need not be written again.
         c.watched = replace(c.watched, cached=max(0, c.watched.cached - deleted))
     c.watched, broken = c.watched.judge(usage, c.profile)
+    if broken is not None and (says := provider_says(bytes(reply.diagnostics))):
+        broken = replace(broken, provider_says=says)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
     c.thinking_known_valid, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at

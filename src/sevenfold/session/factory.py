@@ -32,6 +32,7 @@ from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
 from sevenfold.profiles import Profile
+from sevenfold.providers.anthropic import ANTHROPIC
 from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
@@ -457,7 +458,15 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
         "Bedrock" in type(options.get("client")).__name__,
+        _reaches_anthropic(options.get("client")),
     )
+
+
+def _reaches_anthropic(client: object) -> bool:
+    """Whether a client talks to Anthropic's own API: not through a gateway, and not on another platform."""
+    # Without a client, the caller sends the requests, and where to is not known.
+    address = getattr(client, "address", None) or getattr(client, "base_url", None)
+    return str(address or "").rstrip("/") == ANTHROPIC.url
 
 
 def _described(given: object, place: int) -> Tool:

@@ -134,6 +134,7 @@ _FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
         "name": (lambda value: isinstance(value, str) and bool(value), "a name"),
         "folder": (lambda value: isinstance(value, str | Path), "a path"),
         "rules": (_rules, "a mapping from allow, ask and deny to lists of rules"),
+        "within_quota": _CALLABLE,
         "consent": _CALLABLE,
         "ask": _CALLABLE,
         "mentions": (lambda value: isinstance(value, bool), "True or False"),

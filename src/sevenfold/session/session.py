@@ -110,6 +110,7 @@ class Session(SessionBase):
         settings    what overrides the settings in files and environment, or a source of all of them
         listen      functions, each called with every event; they may veto what is proposed
         lifetime    how long the provider is to cache the conversation: 5m or 1h
+        within_quota  a function that says whether the account may still have the hour
         thinking    the request's field of that name
         fields      other fields of every request
         betas       names of beta features the provider is to switch on

@@ -103,6 +103,8 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
         kind, style = ("expected", "") if broke.expected else ("UNEXPECTED", "yellow")
         words = f"{broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
         parts.append(Text(f"  {cause(broke.cause)}: {words} ({kind})", style=style))
+        if broke.provider_says:
+            parts.append(Text(f"    the provider says: {clean(broke.provider_says)}", style="dim"))
         if broke.diff:
             parts.append(Padding(Text(clean(broke.diff), style="dim"), (0, 0, 0, 4)))
     return Group(*parts)

@@ -147,7 +147,9 @@ def _cache_lost(event: events.CacheBroke) -> EventLine:
     cost = "" if event.usd is None else f", {money(event.usd)}"
     part = f" ({event.part})" if event.part else ""
     words = f"{cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}"
-    detail = _pairs(cause=event.cause, part=event.part, diff=event.diff)
+    detail = _pairs(
+        cause=event.cause, part=event.part, diff=event.diff, the_provider_says=event.provider_says
+    )
     return EventLine("warning", f"cache lost: {words}", detail)
 
 
