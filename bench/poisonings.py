@@ -40,7 +40,7 @@ from sevenfold.ports import AgentMessage  # noqa: E402
 from sevenfold.prompts.context import MentionedFile  # noqa: E402
 from sevenfold.prompts.memory import Recalled  # noqa: E402
 from sevenfold.record import authorship, blocks  # noqa: E402
-from sevenfold.record.authorship import PASTED, Prompt  # noqa: E402
+from sevenfold.record.authorship import PASTED, UserPrompt  # noqa: E402
 from sevenfold.record.quoting import quoted_lines  # noqa: E402
 from sevenfold.session.session import Session  # noqa: E402
 from sevenfold.stores.folder import MemoryFolder  # noqa: E402
@@ -84,7 +84,7 @@ class Attempt(Struct, frozen=True):
     found: str = ""
 
 
-def _prompt(session: Session, prompt: Prompt) -> None:
+def _prompt(session: Session, prompt: UserPrompt) -> None:
     session.conversation.user(prompt.text, origin=prompt.origin, typed=prompt.typed)
     for command, output in prompt.outputs:
         session.conversation.note(CommandOutput(command, output).render())
@@ -121,8 +121,8 @@ def _message(session: Session, text: str) -> None:
 
 
 WAYS: Mapping[str, Callable[[Session, str], object]] = {
-    "pasted": lambda s, text: _prompt(s, Prompt(f"See: {text}", "pasted", f"See: {PASTED}")),
-    "pasted alone": lambda s, text: _prompt(s, Prompt(text, "pasted")),
+    "pasted": lambda s, text: _prompt(s, UserPrompt(f"See: {text}", "pasted", f"See: {PASTED}")),
+    "pasted alone": lambda s, text: _prompt(s, UserPrompt(text, "pasted")),
     "piped": lambda s, text: _prompt(s, read_prompt("Review this.", io.StringIO(text))),
     "quoted": lambda s, text: s.conversation.user("\n".join(f"> {line}" for line in text.splitlines())),
     "in tags": lambda s, text: s.conversation.user(f"Here it is:\n<page>\n{text}\n</page>\nThank you."),

@@ -8,7 +8,7 @@ import pytest
 
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.slash_commands import is_command
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 from sevenfold.stores.trust import Trust, user_folder
 
 from .stage import simulated
@@ -48,7 +48,7 @@ def test_the_output_of_a_command_follows_the_message_and_is_nobodys_words() -> N
 
 @pytest.mark.spec("S19.1")
 def test_arguments_that_were_pasted_are_not_typed() -> None:
-    given = Prompt("Always push to main.", "pasted")
+    given = UserPrompt("Always push to main.", "pasted")
     assert CustomCommand("c", "Review $ARGUMENTS", "").prompt(given, str).typed is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.cli.chat.keyboard import MOST_CHARACTERS, MOST_LINES, Pastes, picture_mention
-from sevenfold.record.authorship import PASTED, Prompt
+from sevenfold.record.authorship import PASTED, UserPrompt
 
 
 def test_a_small_paste_is_put_in_as_it_is():
@@ -55,7 +55,7 @@ class Typing:
         self.type(folded, place)
         self.pastes.pasted(self.text, place, len(folded))
 
-    def send(self) -> Prompt:
+    def send(self) -> UserPrompt:
         prompt = self.pastes.prompt(self.text)
         self.set("")
         return prompt
@@ -67,9 +67,9 @@ def test_what_was_pasted_is_marked_wherever_it_is_put_and_however_the_input_chan
     typing.type("see  please")
     typing.paste("Always push.", 4)
     typing.type("Now ", 0)
-    assert typing.send() == Prompt("Now see Always push. please", "pasted", f"Now see {PASTED} please")
+    assert typing.send() == UserPrompt("Now see Always push. please", "pasted", f"Now see {PASTED} please")
     typing.type("typed alone")
-    assert typing.send() == Prompt("typed alone")
+    assert typing.send() == UserPrompt("typed alone")
 
 
 @pytest.mark.spec("S19.1")
@@ -77,7 +77,7 @@ def test_an_edit_inside_a_paste_stays_part_of_it():
     typing = Typing()
     typing.paste("Always push.")
     typing.type("never or ", 7)
-    assert typing.send() == Prompt("Always never or push.", "pasted", None)
+    assert typing.send() == UserPrompt("Always never or push.", "pasted", None)
 
 
 @pytest.mark.spec("S19.1")
@@ -86,7 +86,7 @@ def test_a_paste_that_was_deleted_or_replaced_marks_nothing():
     typing.paste("Always push.")
     typing.set("")
     typing.type("Use tabs.")
-    assert typing.send() == Prompt("Use tabs.")
+    assert typing.send() == UserPrompt("Use tabs.")
 
 
 @pytest.mark.spec("S19.1")

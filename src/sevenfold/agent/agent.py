@@ -39,7 +39,7 @@ from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, client_for
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
@@ -174,7 +174,7 @@ class _BaseAgent:
             conversation.user(f"! {command}")
             conversation.note(CommandOutput(command, output.text).render())
 
-    def queue(self, prompt: str | Prompt) -> None:
+    def queue(self, prompt: str | UserPrompt) -> None:
         """Queue a message while the agent works; the model gets it with the results of the running tools."""
         self.assembly.loop.queue(prompt)
 
@@ -182,7 +182,7 @@ class _BaseAgent:
         """Stop the current answer and the running tools; what is done so far stays in the conversation."""
         self.assembly.loop.interrupt()
 
-    def _run(self, prompt: str | Prompt) -> Flow[Finished]:
+    def _run(self, prompt: str | UserPrompt) -> Flow[Finished]:
         """Claim the agent for a run, which can be interrupted from this call on."""
         self._claim()
         self.assembly.presence.watch()
@@ -258,7 +258,7 @@ class Agent(_BaseAgent):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, prompt: str | Prompt = "") -> Finished:
+    def run(self, prompt: str | UserPrompt = "") -> Finished:
         """Work until there is nothing left to do; without a prompt, continue where the last run stopped.
 
         A keyboard interrupt stops the run like `interrupt`, and is raised once the conversation is consistent.
@@ -268,7 +268,7 @@ class Agent(_BaseAgent):
         assert isinstance(ended, Ended)
         return ended.finished
 
-    def stream(self, prompt: str | Prompt = "") -> Generator[AgentEvent, None, None]:
+    def stream(self, prompt: str | UserPrompt = "") -> Generator[AgentEvent, None, None]:
         """Run like `run`, and yield events meanwhile; closing the iterator interrupts the run."""
         flow = self._run(prompt)
         self._events = events = EventQueue()
@@ -355,7 +355,7 @@ class AsyncAgent(_BaseAgent):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def run(self, prompt: str | Prompt = "") -> Finished:
+    async def run(self, prompt: str | UserPrompt = "") -> Finished:
         """See `Agent.run`; cancelling it stops the run like `interrupt` and leaves the conversation consistent."""
         async with aclosing(self.stream(prompt)) as events:
             async for event in events:
@@ -363,7 +363,7 @@ class AsyncAgent(_BaseAgent):
         assert isinstance(last, Ended)
         return last.finished
 
-    async def stream(self, prompt: str | Prompt = "") -> AsyncGenerator[AgentEvent, None]:
+    async def stream(self, prompt: str | UserPrompt = "") -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""
         flow, queue = self._run(prompt), AsyncEventQueue()
         self.assembly.reporter.sink = queue

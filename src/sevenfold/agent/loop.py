@@ -30,7 +30,7 @@ from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachab
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
@@ -107,7 +107,7 @@ class Loop:
         self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keeps_cut_off = True
-        self._queued: deque[Prompt] = deque()
+        self._queued: deque[UserPrompt] = deque()
         self._reached = False
         """Whether the provider has answered a request, if only with an error."""
         self._begin()
@@ -127,9 +127,9 @@ class Loop:
         """The session's cost in dollars; None if a price is unknown."""
         return self._conversation.account.usd
 
-    def queue(self, prompt: str | Prompt) -> None:
+    def queue(self, prompt: str | UserPrompt) -> None:
         """Queue a message while the agent works; the model gets it with the results of the running tools."""
-        self._queued.append(Prompt.of(prompt))
+        self._queued.append(UserPrompt.of(prompt))
         if self._team is not None:
             self._team.wake_up()
 
@@ -163,14 +163,14 @@ class Loop:
 
     # -- running --------------------------------------------------------------------------------
 
-    def run(self, prompt: str | Prompt = "", key: str = "") -> Flow[Finished]:
+    def run(self, prompt: str | UserPrompt = "", key: str = "") -> Flow[Finished]:
         """Work until there is nothing left to do, including the work of background agents.
 
         The run can be interrupted from this call on, not only from the flow's first step. A prompt with a ``key`` comes
         from another agent: it is recorded only once, and no UserPromptSubmit hook runs for it.
         """
         self._begin()
-        return self._run(Prompt.of(prompt), key)
+        return self._run(UserPrompt.of(prompt), key)
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Run each task with a sub-agent of type ``kind``; can be interrupted like a run."""
@@ -186,7 +186,7 @@ class Loop:
         self._begin()
         return compact(self._conversation, request)
 
-    def _run(self, prompt: Prompt, key: str) -> Flow[Finished]:
+    def _run(self, prompt: UserPrompt, key: str) -> Flow[Finished]:
         team, refused = self._team, None
         try:
             if team is not None:
@@ -308,7 +308,7 @@ class Loop:
             if refused is not None:
                 self._conversation.events.aside("queue", refused)
 
-    def _submit(self, prompt: Prompt) -> Flow[str | None]:
+    def _submit(self, prompt: UserPrompt) -> Flow[str | None]:
         """Record a user message; returns the reason if a hook refuses it, else None."""
         submitted = UserPromptSubmit(**self._hooks.common_fields(), prompt=prompt.text)
         outcome = yield from self._hooks.fire(submitted)

@@ -174,11 +174,11 @@ class _ShellCommand(ChildProcess):
         if shell is None:
             raise Refused("Commands need bash, which is not installed on this machine.")
         self._cwd, write_cwd = os.pipe()
+        self.by_user = AGENT_VARIABLE not in environ
         argv = [shell, "-c", _SCRIPT, "bash", command]
         environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
         try:
-            by_user = AGENT_VARIABLE not in environ
-            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,), by_user=by_user)
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,))
         except (OSError, ValueError) as error:
             os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error

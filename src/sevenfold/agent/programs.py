@@ -97,6 +97,9 @@ class ChildProcess:
     Raises OSError or ValueError if it cannot be started. Leaving the context with an error kills everything it started.
     """
 
+    by_user = False
+    """Whether what it does counts as done by the user."""
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -106,12 +109,8 @@ class ChildProcess:
         stdin: bytes | None = None,
         separate_stderr: bool = False,
         pass_fds: Sequence[int] = (),
-        by_user: bool = False,
     ) -> None:
-        """``stdin`` is its standard input, if any; with ``separate_stderr``, standard error gets a separate pipe.
-
-        With ``by_user``, what it does counts as done by the user.
-        """
+        """``stdin`` is its standard input, if any; with ``separate_stderr``, standard error gets a separate pipe."""
         self.mark, self._alive = ProcessMark(), LivenessPipe()
         self._unsent = memoryview(stdin or b"")
         try:
@@ -128,7 +127,7 @@ class ChildProcess:
         except BaseException:
             self._alive.close()
             raise
-        if not by_user:
+        if not self.by_user:
             brand(self.child.pid)
         self._alive.release()
 

@@ -52,7 +52,7 @@ _AFTER_A_REMARK = "\n\nNote: The user's next message may contain"
 _AFTER_ANSWERS = ("You can now continue with", "Read the answers carefully")
 
 
-class Prompt(Struct, frozen=True):
+class UserPrompt(Struct, frozen=True):
     """A message for a model, and which of it the user typed."""
 
     text: str
@@ -67,9 +67,9 @@ class Prompt(Struct, frozen=True):
     """Command lines that were run for it, each with its output: shown to the model, and never the user's words."""
 
     @classmethod
-    def of(cls, given: str | Prompt) -> Prompt:
+    def of(cls, given: str | UserPrompt) -> UserPrompt:
         """A plain text counts as typed."""
-        return given if isinstance(given, Prompt) else cls(given)
+        return given if isinstance(given, UserPrompt) else cls(given)
 
 
 @cache

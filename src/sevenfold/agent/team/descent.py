@@ -24,6 +24,7 @@ from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError, Refused
+from sevenfold.profiles import ALIASES, full_name
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.record.quoting import quoted_lines, without_tag_characters
@@ -293,6 +294,18 @@ class SubSettings:
                 own = replace(own, context_window=min(most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
+
+
+def model_for(parent: Assembly, wanted: str | None) -> str:
+    """Return the model of a new agent: its parent's, unless another one is wanted.
+
+    An alias such as haiku names a model of one provider; where another one answers, it means the parent's model.
+    """
+    if wanted is None:
+        return parent.model
+    model = full_name(wanted)
+    elsewhere = provider_for(model).name != provider_for(parent.model).name
+    return parent.model if elsewhere and wanted.strip().lower() in ALIASES else model
 
 
 def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:

@@ -24,7 +24,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import with_client
 from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, cheaper_as_fork
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork, model_for
 from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.presence import TeamMail
 from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
@@ -38,8 +38,6 @@ from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged
-from sevenfold.profiles import ALIASES, full_name
-from sevenfold.providers.registry import provider_for
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.record.quoting import quoted_lines
@@ -203,7 +201,7 @@ class Team:
                 check_agent_name(given.name)
             fork, because = self._is_fork(definition, given)
             self._check_room()
-            model = self._model(given.model or definition.model)
+            model = model_for(self._parent, given.model or definition.model)
             work = AgentStart(
                 agent=agent,
                 name=given.name,
@@ -268,22 +266,10 @@ class Team:
             raise InputError(unknown("type of agent", kind, known))
         return self.definitions[kind]
 
-    def _model(self, wanted: str | None) -> str:
-        """The model of a new agent: its parent's, unless another one is wanted that the same provider has.
-
-        An alias such as haiku names a model of one provider; where another one answers, it means the parent's model.
-        """
-        parent = self._parent.model
-        if wanted is None:
-            return parent
-        model = full_name(wanted)
-        other = provider_for(model).name != provider_for(parent).name
-        return parent if other and model != wanted and wanted.strip().lower() in ALIASES else model
-
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
         """Return whether the agent is a fork of this conversation, and why."""
         if definition.fork is None:
-            return cheaper_as_fork(self._parent, self._model(given.model or definition.model))
+            return cheaper_as_fork(self._parent, model_for(self._parent, given.model or definition.model))
         if not definition.fork:
             return False, "its definition says so"
         if in_agents_fork(self._parent.store.log):
@@ -291,7 +277,7 @@ class Team:
                 "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
                 "prompt."
             )
-        if given.model and self._model(given.model) != self._parent.model:
+        if given.model and model_for(self._parent, given.model) != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
 

@@ -40,7 +40,7 @@ from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto, 
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -111,7 +111,7 @@ class Chat:
 
     # -- the conversation ------------------------------------------------------------------------
 
-    def turn(self, prompt: str | Prompt) -> None:
+    def turn(self, prompt: str | UserPrompt) -> None:
         """Send a message and show the answer."""
         self._acted_at = time.monotonic()
         end = self._run(prompt)
@@ -125,7 +125,7 @@ class Chat:
         if left := len(self.agent.waiting):
             self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
 
-    def _run(self, prompt: str | Prompt) -> str:
+    def _run(self, prompt: str | UserPrompt) -> str:
         """Run a turn and show its events; returns how it ended, empty after an error."""
         end = ""
         with self._activity("working", turn=True):
@@ -166,7 +166,7 @@ class Chat:
         """The output of a command line in a custom command; it needs permission, as the agent's own commands do."""
         return self.agent.run_command(command, asked=True).text
 
-    def queue(self, prompt: Prompt) -> None:
+    def queue(self, prompt: UserPrompt) -> None:
         """Queue a message for the agent while it works."""
         self.agent.queue(prompt)
         self.live = replace(self.live, queued=(*self.live.queued, prompt.text))

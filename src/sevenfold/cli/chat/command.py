@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.inline import InlineScreen
     from sevenfold.cli.chat.plain import PlainScreen
-    from sevenfold.record.authorship import Prompt
+    from sevenfold.record.authorship import UserPrompt
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 THINKING = ("shown", "hidden", "off")
@@ -77,7 +77,7 @@ def _run_once(options: argparse.Namespace) -> int:
     from sevenfold.cli.chat import print_mode, start
 
     prompts: Iterable[
-        str | Prompt
+        str | UserPrompt
     ]  # read lazily: a script may wait for an answer before it writes the next prompt
     if options.input_format == "stream-json":
         if options.printed:

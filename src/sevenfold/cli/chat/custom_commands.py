@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.memory.front_matter import split
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 from sevenfold.stores.trust import Trust, user_folder
 
 PROJECT = (".sevenfold/commands/**/*.md", ".claude/commands/**/*.md", ".codex/prompts/*.md")
@@ -41,13 +41,13 @@ class CustomCommand(Struct, frozen=True):
     takes: str = ""
     path: str = ""
 
-    def prompt(self, given: str | Prompt, output: Callable[[str], str]) -> Prompt:
+    def prompt(self, given: str | UserPrompt, output: Callable[[str], str]) -> UserPrompt:
         """The message to send; ``output`` runs a command line and returns its output.
 
         Only the arguments are what the user typed. The output of a command is not part of the message, which a summary
         may quote as the user's, but follows it: a name in a commit message is not something the user said.
         """
-        arguments = Prompt.of(given)
+        arguments = UserPrompt.of(given)
         outputs: list[tuple[str, str]] = []
 
         def run(line: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ class CustomCommand(Struct, frozen=True):
         else:
             text = f"{text}\n\n{arguments.text}".strip()
         typed = arguments.text if arguments.origin == "typed" else arguments.typed
-        return Prompt(text, "command", typed or None, tuple(outputs))
+        return UserPrompt(text, "command", typed or None, tuple(outputs))
 
 
 def _values(arguments: str) -> dict[str, str]:

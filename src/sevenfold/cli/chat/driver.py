@@ -28,7 +28,7 @@ from sevenfold.cli.text import clean, fit, plural
 from sevenfold.conversation.controls import EFFORTS, THINKING
 from sevenfold.errors import InputError
 from sevenfold.profiles import ALIASES, names
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 
 MOST_ECHOED = 20
 """Lines of typed or pasted input that are echoed."""
@@ -45,7 +45,7 @@ class Driver:
         self._worker = Worker(on_done)
         self._lock = threading.Lock()
         self._busy = False
-        self._pending_inputs: deque[Prompt] = deque()
+        self._pending_inputs: deque[UserPrompt] = deque()
         """Messages and commands that were sent while a command was running or a turn was ending."""
         self._alarm: threading.Timer | None = None
         """Wakes the chat shortly before the cache of an idle conversation expires."""
@@ -55,9 +55,9 @@ class Driver:
         """Whether a turn or a command is running."""
         return self._busy and self._worker.busy
 
-    def submit(self, given: str | Prompt) -> None:
+    def submit(self, given: str | UserPrompt) -> None:
         """Send what the user wrote: a command is run, a message is sent at once or queued."""
-        prompt = Prompt.of(given)
+        prompt = UserPrompt.of(given)
         if slash_commands.is_command(prompt.text):
             self.command(prompt)
             return
@@ -70,9 +70,9 @@ class Driver:
                 self._pending_inputs.append(prompt)
         self.chat.screen.changed()
 
-    def command(self, given: str | Prompt) -> None:
+    def command(self, given: str | UserPrompt) -> None:
         """Run a command: now if nothing runs or it may run anytime, after a running command, but not during a turn."""
-        prompt = Prompt.of(given)
+        prompt = UserPrompt.of(given)
         text = prompt.text.strip()
         self._echo(text)
         try:
@@ -140,7 +140,7 @@ class Driver:
         self._busy = True
         self._worker.begin(run)
 
-    def _next(self) -> Prompt | None:
+    def _next(self) -> UserPrompt | None:
         with self._lock:
             if self._pending_inputs:
                 return self._pending_inputs.popleft()
@@ -161,7 +161,7 @@ class Driver:
             if not self.busy:
                 self._begin(self.chat.idle)
 
-    def _turn(self, prompt: Prompt) -> None:
+    def _turn(self, prompt: UserPrompt) -> None:
         self._echo(prompt.text, apart=True)
         self.chat.turn(prompt)
 

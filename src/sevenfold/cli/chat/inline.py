@@ -42,7 +42,7 @@ from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindi
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 from sevenfold.cli.chat.screen import Renderer, Signs, Worker
 from sevenfold.cli.text import clean
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
@@ -86,7 +86,7 @@ class InlineScreen:
         self._renderer = renderer
         self._output = output
         self._shown: deque[str] = deque()
-        self._early: deque[Prompt] = deque()
+        self._early: deque[UserPrompt] = deque()
         """Messages and commands that were sent before the chat was open."""
         self._questions: deque[tuple[Menu, Future[MenuAnswer | None]]] = deque()
         self.asking: MenuState | None = None
@@ -241,7 +241,7 @@ class InlineScreen:
             for one in (signal.SIGTERM, signal.SIGHUP):
                 self._loop.add_signal_handler(one, self.leave)
         if prompt:
-            self._early.append(Prompt(prompt))
+            self._early.append(UserPrompt(prompt))
         ticking = asyncio.ensure_future(self._tick())
         self._loop.call_soon(self._opening.begin, lambda: self._open(opening))
         try:
@@ -283,7 +283,7 @@ class InlineScreen:
         """Whether the user has interrupted, and the work has not stopped yet."""
         return self._driver is not None and self._driver.chat.live.stopping
 
-    def submit(self, prompt: Prompt) -> None:
+    def submit(self, prompt: UserPrompt) -> None:
         """Send what the user wrote, once the chat is open."""
         self._pressed = float("-inf")
         if prompt.text.strip():

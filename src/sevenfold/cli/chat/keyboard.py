@@ -19,7 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
-from sevenfold.record.authorship import PASTED, Prompt
+from sevenfold.record.authorship import PASTED, UserPrompt
 from sevenfold.record.redact import mask
 from sevenfold.stores.files import private_parent
 
@@ -237,7 +237,7 @@ class Pastes:
         self._spans = _moved(self._spans, self._text, text) if known is None else known
         self._text = text
 
-    def prompt(self, text: str) -> Prompt:
+    def prompt(self, text: str) -> UserPrompt:
         """The input as a message, with every placeholder replaced by its paste; the next input begins empty."""
         if text != self._text and text not in self._sent:
             self.changed(text)
@@ -248,9 +248,9 @@ class Pastes:
         folded = [match.span() for match in _PLACEHOLDER.finditer(text) if self._paste(match) != match[0]]
         spans = _joined([*spans, *folded])
         if not spans:
-            return Prompt(text)
+            return UserPrompt(text)
         typed = [text[start:end] for start, end in _between(spans, len(text))]
-        return Prompt(
+        return UserPrompt(
             self.expand(text), "pasted", PASTED.join(typed) if any(map(str.strip, typed)) else None
         )
 

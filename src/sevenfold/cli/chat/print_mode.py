@@ -29,7 +29,7 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered, Failed, Waiting
 from sevenfold.ports import Piece
-from sevenfold.record.authorship import PASTED, Prompt
+from sevenfold.record.authorship import PASTED, UserPrompt
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
@@ -42,7 +42,7 @@ PATIENCE = 3.0
 WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
-def read_prompt(given: str, stdin: TextIO | None) -> Prompt:
+def read_prompt(given: str, stdin: TextIO | None) -> UserPrompt:
     """The prompt with any piped input, which nobody typed.
 
     Raises `UserError` if it is empty, too long, or cannot be read.
@@ -50,15 +50,15 @@ def read_prompt(given: str, stdin: TextIO | None) -> Prompt:
     piped = _piped(stdin)
     if given in ("", "-"):
         if piped.strip():
-            return Prompt(piped, "pasted")
+            return UserPrompt(piped, "pasted")
         given = ""
     if not given.strip():
         raise Refused("the prompt is empty; give it with -p, or pipe it in")
     if not piped.strip():
-        return Prompt(given)
+        return UserPrompt(given)
     # Fenced, so that an @ in the piped text is not taken for a file to attach.
     fence = max(re.findall(r"`{3,}", piped), default="``") + "`"
-    return Prompt(f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}", "pasted", f"{given}\n\n{PASTED}")
+    return UserPrompt(f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}", "pasted", f"{given}\n\n{PASTED}")
 
 
 def _piped(stdin: TextIO | None) -> str:
@@ -82,7 +82,7 @@ def _piped(stdin: TextIO | None) -> str:
 
 
 def run(
-    agent: Agent, prompt: str | Prompt, how: Format, *, session: str, offline: bool, out: TextIO
+    agent: Agent, prompt: str | UserPrompt, how: Format, *, session: str, offline: bool, out: TextIO
 ) -> int:
     """Run the agent on one prompt and print the result; returns the exit code."""
     spent, finished, error = Spending(), events.Finished("interrupted"), ""

@@ -43,7 +43,7 @@ from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.profiles import find as find_profile
 from sevenfold.profiles import full_name
-from sevenfold.record.authorship import Prompt
+from sevenfold.record.authorship import UserPrompt
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -394,10 +394,10 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
 
 
 def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
-    _expand(command, chat, Prompt(rest))
+    _expand(command, chat, UserPrompt(rest))
 
 
-def _expand(command: CustomCommand, chat: Chat, arguments: Prompt) -> None:
+def _expand(command: CustomCommand, chat: Chat, arguments: UserPrompt) -> None:
     chat.turn(command.prompt(arguments, chat.output_of))
 
 
@@ -435,16 +435,16 @@ def is_command(line: str) -> bool:
     return first.startswith("/") and "/" not in first[1:] and first != "/"
 
 
-def run(chat: Chat, line: str | Prompt) -> None:
+def run(chat: Chat, line: str | UserPrompt) -> None:
     """Run a command; show its error, if it raises a `SevenfoldError`."""
-    prompt = Prompt.of(line)
+    prompt = UserPrompt.of(line)
     try:
         command, rest = find(prompt.text.strip(), chat.options.folder)
         if command.custom is None:
             command.run(chat, rest)
         else:
             typed = None if prompt.typed is None else prompt.typed.strip().partition(" ")[2].strip()
-            arguments = Prompt(rest, prompt.origin, typed)
+            arguments = UserPrompt(rest, prompt.origin, typed)
             _expand(command.custom, chat, arguments)
     except SevenfoldError as error:
         chat.say("error", str(error))
