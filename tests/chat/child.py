@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from sevenfold.layers.compact import writer
 from tests.forked import CONTEXT, take_environment
 
 
@@ -19,9 +20,9 @@ def start(
     options: tuple[str, ...], terminal: str, environ: dict[str, str], folder: Path
 ) -> ForkServerProcess:
     """Start `sevenfold chat` in front of a terminal; returns once it has that terminal open."""
-    reader, writer = CONTEXT.Pipe(duplex=False)
-    with reader, writer:
-        given = (options, terminal, environ, str(folder), writer)
+    reader, ready = CONTEXT.Pipe(duplex=False)
+    with reader, ready:
+        given = (options, terminal, environ, str(folder), ready)
         child = CONTEXT.Process(target=_become_app, args=given, daemon=True)
         child.start()
         reader.recv()
@@ -44,6 +45,8 @@ def _become_app(
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    # A compaction that frees little is not made, and these conversations have a few words.
+    writer.LEFT_SHARE = 100.0
     sys.argv = ["sevenfold", "chat", *options]
     try:
         runpy.run_module("sevenfold", run_name="__main__", alter_sys=True)
