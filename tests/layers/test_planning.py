@@ -369,18 +369,26 @@ BOUND: dict[str, Any] = {"size": 170_000, "bound": True, "reasoning": 500, "comp
 
 @pytest.mark.spec("S17.1", "S9.2", "S2.6")
 def test_where_reasoning_is_bound_the_provider_is_asked_before_anything_is_given_up() -> None:
-    cut = ProviderCut(70_000, 9_000, 1.0)
+    cut = ProviderCut(70_000, 9_000, 0.1)
     asked = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=cut))
     assert (asked.chosen, asked.cause, asked.targets) == ("provider", "full", ())
     assert not asked.drops_thinking
     assert asked.usd is not None
-    small = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=ProviderCut(30_000, 9_000, 1.0)))
+    small = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=ProviderCut(30_000, 9_000, 0.1)))
     assert (small.chosen, small.drops_all_thinking) == ("clear", True)
     assert [option.name for option in small.options] == ["provider", "clear"]
     sendable = {**BOUND, "size": WINDOW.blocking + 10}
     blocked = clear.plan(moment(*[10_000] * 10, **sendable, near=True, cut=cut, running=True))
     assert blocked.chosen == "compact"
     assert "too large to be sent" in blocked.options[0].because
+
+
+@pytest.mark.spec("S17.1", "S2.6")
+def test_an_edit_whose_cut_moves_with_every_call_does_not_take_the_place_of_a_compaction() -> None:
+    moving = ProviderCut(70_000, 9_000, 1.0)
+    made = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=moving, running=True))
+    assert made.chosen == "compact"
+    assert made.options[0].because == "its cut would move with every call"
 
 
 @pytest.mark.spec("S17.1", "S9.2")

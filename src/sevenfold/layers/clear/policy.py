@@ -345,6 +345,9 @@ def _provider_in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | 
         return None
     if moment.most - cut.tokens > moment.low:
         return Option("provider", cut.tokens, because=_too_little(moment, cut.tokens))
+    if cut.moves >= 1:
+        # Everything behind such a cut is written to the cache again with every request, which no summary costs.
+        return Option("provider", cut.tokens, because="its cut would move with every call")
     if moment.most >= moment.window.blocking:
         # What the provider clears is known only once it has answered, and this request may not be sent as it is.
         return Option(
