@@ -64,6 +64,10 @@ class Services(Struct, frozen=True, kw_only=True):
     """Values that the gate masks wherever they occur, in any encoding."""
     path: str = ""
     """The path of the transcript; empty if it is not stored in a file."""
+    process: str = ""
+    """Identifies this process among those that use the store."""
+    is_alive: Callable[[str], bool] = bool
+    """Whether the process with this identity is still running."""
 
 
 class RequestOptions(Struct, frozen=True):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from difflib import unified_diff
 from typing import TypeAlias, TypeVar
 
@@ -75,6 +76,11 @@ class KnownEntry(Struct, frozen=True):
     def when(self) -> float:
         """When the user last stated or confirmed it; if never, when it was created."""
         return self.stamp.verified or self.stamp.created
+
+
+def day_of_entry(known: KnownEntry) -> str:
+    """The local date on which an entry was last stated or confirmed; empty if unknown."""
+    return datetime.fromtimestamp(known.when).date().isoformat() if known.when else ""
 
 
 class EntryEdit(Struct, frozen=True):

@@ -49,6 +49,19 @@ _QUALIFIERS = frozenset(
     )
 )
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
+_DENIES = frozenset(
+    _WORD.findall(
+        """no not never none nothing nobody nor neither without cannot cant dont doesnt didnt wont isnt arent
+        nicht nichts nie niemals niemand kein keine keinen keinem keiner keines ohne weder
+        ne pas jamais aucun aucune rien sans ni non plus"""
+    )
+)
+
+
+def denies(word: str) -> bool:
+    """Whether this word denies something, in English, German or French."""
+    bare = word.casefold().replace("’", "'")
+    return bare in _DENIES or bare.replace("'", "") in _DENIES or bare.endswith("n't")
 
 
 def is_temporary(words: str) -> bool:

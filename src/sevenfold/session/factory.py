@@ -48,7 +48,7 @@ from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
-from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -412,6 +412,8 @@ def _conversation(
         still_exists=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),
         path=store.path,
+        process=this_process(),
+        is_alive=process_is_alive,
     )
     usual = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")

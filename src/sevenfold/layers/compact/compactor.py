@@ -177,6 +177,7 @@ class Compactor:
         with self._working():
             with self._c.lock:
                 divided, stamp = self.scope(request), self.stamp()
+                self._c.before_hiding()
             hooks = yield from self.ask_hooks(request)
             if hooks is None or not self.ask_listeners(request, divided):
                 return None
@@ -207,6 +208,7 @@ class Compactor:
                 if not self.ask_listeners(request, divided):
                     return None
                 self._progressed("compact_start")
+            c.before_hiding()
             stamp = self.stamp()
             verdict = yield from check.check(c, got, divided, writer.room(c, divided))
             left = writer.at_most(c, divided, writer.summary_message(c, request, divided, verdict.text))
