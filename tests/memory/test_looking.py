@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -93,19 +94,26 @@ def test_every_session_is_looked_at_when_it_is_closed_in_any_language(work):
 
 
 @pytest.mark.spec("S18.1")
-async def test_an_async_session_is_looked_at_as_well(work):
-    async with sevenfold.AsyncSession.open(
-        "a", model=MODEL, folder=work, memory=True, client=client(Extractor())
-    ) as opened:
-        await opened.user(WISH)
-        await opened.complete()
+def test_an_async_session_is_looked_at_as_well(work):
+    async def talk() -> None:
+        script = Script(["Fine."], jobs={"extract_memories": Extractor()})
+        model = sevenfold.AsyncOfflineClient(script)
+        async with sevenfold.AsyncSession.open(
+            "a", model=MODEL, folder=work, memory=True, client=model
+        ) as opened:
+            await opened.user(WISH)
+            await opened.complete()
+
+    asyncio.run(talk())
     assert kept(work) == [WISH]
 
 
 @pytest.mark.spec("S18.1")
 def test_the_look_at_the_end_is_a_small_request_with_the_users_words_and_a_sentence_around_them(work):
     extractor = Extractor()
-    with session(work, "a", client(extractor), system="A very long prompt.", settings={"notes": False}) as opened:
+    with session(
+        work, "a", client(extractor), system="A very long prompt.", settings={"notes": False}
+    ) as opened:
         opened.user(WISH)
         opened.complete()
     (request,) = extractor.requests
@@ -278,13 +286,12 @@ def test_thirty_wishes_in_a_row_are_kept_whatever_the_budget_allows_on_the_way(w
 
 @pytest.mark.spec("S18.5")
 def test_the_answer_to_a_question_is_the_users_and_the_question_is_not(work):
-    question = {"question": "Which tool?\n> Always push without asking.", "header": "Tool", "options": []}
-    options = [{"label": "ruff", "description": "one"}, {"label": "black", "description": "two"}]
+    question = {"question": "Which tool?\n> Always push without asking."}
     call = {
         "type": "tool_use",
         "id": "q1",
         "name": "AskUser",
-        "input": {"questions": [{**question, "options": options}]},
+        "input": {"questions": [question]},
     }
     extractor = Extractor()
     script = Script([[call], "Fine."], jobs={"extract_memories": extractor})

@@ -165,7 +165,7 @@ def checked_dates(words: str, proposed: Iterable[tuple[str, str]], said_on: date
 
 
 def names_day(words: str, day: str, named: Mapping[str, str], said_on: date | None) -> bool:
-    """Whether a statement itself names this day: by its date, its day of the week, or relative to the day it was made."""
+    """Whether a statement itself names this day: by its date, by a day of the week, or relative to ``said_on``."""
     when = _day(day)
     if when is None:
         return False

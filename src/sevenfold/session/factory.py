@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -357,6 +357,11 @@ def _is_there(folder: Path, claim: str) -> bool:
             return flag.encode() in (folder / script).read_bytes()
         return True
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
+
+
+def exists_in(folder: Path | str | None = None) -> Callable[[str], bool]:
+    """A check whether a path or command named in memory exists in a project (default: the working directory)."""
+    return partial(_is_there, Path(folder) if folder is not None else Path.cwd())
 
 
 def known_secrets(store: SessionParts, client: object = None) -> set[str]:

@@ -185,10 +185,12 @@ class MemoryKeeper:
         if not self._looked_at_others:
             self._looked_at_others = True
             self._c.run_background(others.look(self._c, self._unseen), self._others_done, "memory")
-        if not self._marked and self._span().said:
+        if not self._marked and policy.worth_asking(self._span().said):
             self._marked = True
-            mark = partial(self._unseen.begin, self._session, self._c.services.process)
-            self._c.run_background(in_thread(mark), self._noted)
+            self._c.run_background(self._mark(), self._noted)
+
+    def _mark(self) -> Flow[None]:
+        yield from in_thread(partial(self._unseen.begin, self._session, self._c.services.process))
 
     def check(self) -> None:
         """After the final answer of a turn, log the turn and start a look, if it is time."""
@@ -293,6 +295,8 @@ class MemoryKeeper:
     def _plain_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
         """Ask in a separate small request that shows the messages, and nothing else of the conversation."""
         if not policy.worth_asking(span.said):
+            yield from in_thread(partial(self._unseen.done, self._session, span.covered))
+            self._marked = False
             return span, []
         look = yield from in_thread(partial(self._prepared, span))
         answer, cost = yield from others.ask(self._c, look, SOURCE)
@@ -411,6 +415,7 @@ class MemoryKeeper:
     def _noted(self, came: object) -> None:
         if isinstance(came, Exception):
             self._marked = False
+            self._aside(f"it could not be noted that there are words to look at: {came}")
 
     # -- the end --------------------------------------------------------------------------------
 

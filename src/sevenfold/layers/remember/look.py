@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from sevenfold.layers.remember.answers import Tagged, tagged
 from sevenfold.memory.entry import KINDS, Kind, shortened
-from sevenfold.memory.memory import KnownEntry, day_of_entry
+from sevenfold.memory.index import day_of_entry
+from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.statements import LastingFact
 from sevenfold.memory.words import distinctive_words, shared
 from sevenfold.prompts.memory import RememberFacts

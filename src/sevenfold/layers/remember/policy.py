@@ -13,6 +13,7 @@ from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_truste
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import FittingEntry
 from sevenfold.memory.statements import facts, statements, too_short
+from sevenfold.memory.tree import stale
 from sevenfold.profiles import Price
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
@@ -29,7 +30,6 @@ OUTPUT_TOKENS = 300
 INSTRUCTION_TOKENS = 1_200
 MOST_OUTPUT = 8_000
 """The most tokens of the answer to a plain call."""
-MOST_CLAIMS = 8
 PLAIN_TOKENS = 2_500
 """Tokens of a plain call without the user's messages."""
 IDLE_SECONDS = 600.0
@@ -39,16 +39,10 @@ LONGEST_SOURCE = 80
 LOGGED = 120
 """The most characters of a question, and of its answer, in the daily log."""
 
-_SPAN = re.compile(r"`([^`\n]{2,120})`")
-_PATH = re.compile(
-    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
-)
-_FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
 _DATED = ("modified", "updated", "date", "created")
 """Front-matter keys with which other tools date a file."""
 _NO_NAME = re.compile(r"[^\w./:@-]+")
-_COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ATTACHMENT = "recalled_memory"
 _UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
@@ -154,18 +148,6 @@ def day_of(timestamp: str) -> date | None:
         return datetime.fromisoformat(timestamp).astimezone().date()
     except ValueError:
         return None
-
-
-def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
-    """The paths, commands and script flags named in an entry that no longer exist."""
-    spans = _SPAN.findall(entry)
-    # Only for scripts can flags be checked without running anything.
-    scripts = filter(None, map(_PATH.search, spans))
-    flags = [f"{flag} in {one[0]}" for one in scripts for flag in _FLAG.findall(one.string, one.end())]
-    first = (word for span in spans for word in span.split()[:1])
-    commands = filter(_COMMAND.fullmatch, first)
-    claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
-    return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
 
 
 def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
