@@ -3,8 +3,8 @@
     python bench/dreams.py
 
 A dream by rules proposes and closes nothing; who is told too much stops reading, so the bar for unrelated pairs is 0. A
-contradiction that is not noticed costs little, because the later entry is there too. Besides the given pairs, every statement is
-compared with every other one of the set. The exit status is 1 if a bar is missed.
+contradiction that is not noticed costs little, because the later entry is there too. Besides the given pairs, every
+statement is compared with every other one of the set. The exit status is 1 if a bar is missed.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ MODULES = (
     "agent",
     "team",
     "dreams",
+    "remembering",
     "suite",
     "mutation",
 )

@@ -6,7 +6,7 @@ The conversations are in ``remembering.toml``: short and long, with corrections,
 only for now, and pasted and forwarded text. Both models know the labels, and see only what an instruction shows them.
 The perfect one answers as asked. The sloppy one misquotes (a full stop more or less, an ellipsis, other case, other
 quotation marks, a typo, no number of the message), takes everything that is quoted for the user's, and now and then
-irony or a wish for now. So what is measured is the engine: when it asks, what it shows, and what it makes of the answer.
+irony or a wish for now. So what is measured is the engine: when it asks, what it shows, what it makes of the answer.
 
 Bars: at least 90% of what should be kept is kept as the user's, at least 95% of what is trusted is right; of changed
 minds the later statement counts in at least 95%, and the earlier one can be brought back in all; of 30 explicit wishes
@@ -31,7 +31,6 @@ import sevenfold
 from sevenfold.clock import ManualClock
 from sevenfold.errors import Refused
 from sevenfold.events import Event, SteppedAside
-from sevenfold.layers.remember.layer import MemoryKeeper
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.quotation import comparable
 
@@ -131,9 +130,8 @@ class PerfectModel:
         handles = {words: handle for handle, words in _HANDLE.findall(known)}
         answers = []
         for number, shown in _shown(listed, before):
-            for label in self.labels:
-                if _holds(shown, label.words) and self.proposes(label):
-                    answers.append(self.answer(label, number, handles, shown))
+            held = [label for label in self.labels if _holds(shown, label.words)]
+            answers += [self.answer(label, number, handles) for label in held if self.proposes(label)]
         return "\n".join(answers) or "<nothing/>"
 
     def proposes(self, label: Label) -> bool:
@@ -148,7 +146,7 @@ class PerfectModel:
         """How it names a message."""
         return f' message="{number}"'
 
-    def answer(self, label: Label, number: str, handles: dict[str, str], shown: str) -> str:
+    def answer(self, label: Label, number: str, handles: dict[str, str]) -> str:
         """The tags for one statement."""
         ended = [one for one in self.labels if one.change == label.change and one.kind == "earlier"]
         parts = [f"<quote>{self.quote(label.words)}</quote>"]
@@ -400,7 +398,6 @@ def wishes(kind: type[PerfectModel]) -> tuple[int, int]:
             for words in said:
                 session.user(words)
                 session.complete()
-                session.conversation.state(MemoryKeeper)
         valid = [entry for entry in _memory(work, clock).entries() if entry.stamp.trusted]
         kept = sum(any(_states(entry, words) for entry in valid) for words in said)
     return kept, len(told)
@@ -438,7 +435,8 @@ def _row(name: str, found: Score) -> str:
         f"{found.right}/{found.trusted} {share(found.right, found.trusted):.0%}",
         f"{found.changed}/{found.changes}",
     ]
-    return f"{name:10}{cells[0]:>14}{cells[1]:>14}{cells[2]:>14}{found.undone:>6}/{found.changes}{found.dated:>5}/{found.days}"
+    undone, dated = f"{found.undone}/{found.changes}", f"{found.dated}/{found.days}"
+    return f"{name:10}{cells[0]:>14}{cells[1]:>14}{cells[2]:>14}{undone:>9}{dated:>8}"
 
 
 if __name__ == "__main__":

@@ -577,8 +577,10 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
     new = span or SearchSpan({}, "")
     view = span_of([item.said for item in items])
+    # In the order in which it was said: what left the context comes before what is in view.
+    hidden = {record: words for record, words in new.said.items() if record not in view.said}
     return Witness(
-        said={**new.said, **view.said},
+        said={**hidden, **view.said},
         days={**new.days, **view.days},
         times={**new.times, **view.times},
         new=frozenset(new.said),
