@@ -108,7 +108,7 @@ def cited() -> list[Citation]:
 def test_every_fact_is_listed_once_and_in_order(facts: list[dict[str, str]]) -> None:
     ids = [fact["id"] for fact in facts]
     assert not out_of_order(ids)
-    assert number(ids[-1])[0] == 15
+    assert number(ids[-1])[0] == 18
 
 
 def test_every_fact_is_a_sentence_with_a_known_state(facts: list[dict[str, str]]) -> None:

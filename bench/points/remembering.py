@@ -37,7 +37,12 @@ def _outcomes(name: str, kind: type[PerfectModel]) -> list[Outcome]:
     outcomes = [
         _at_least(f"{name}: statements kept as the user's", total.kept, total.wanted, KEPT),
         _at_least(f"{name}: trusted entries that are right", total.right, total.trusted, RIGHT),
-        _at_least(f"{name}: changed minds of which the later statement counts", total.changed, total.changes, CHANGED),
+        _at_least(
+            f"{name}: changed minds of which the later statement counts",
+            total.changed,
+            total.changes,
+            CHANGED,
+        ),
         _at_least(f"{name}: closed statements that can be brought back", total.undone, total.changes, 1.0),
     ]
     outcomes += [
@@ -45,7 +50,10 @@ def _outcomes(name: str, kind: type[PerfectModel]) -> list[Outcome]:
         for language, score in scores.items()
     ]
     kept, told = wishes(kind)
-    return [*outcomes, _at_least(f"{name}: wishes in a row that were kept, or told", kept + told, WISHES, 1.0)]
+    return [
+        *outcomes,
+        _at_least(f"{name}: wishes in a row that were kept, or told", kept + told, WISHES, 1.0),
+    ]
 
 
 def _at_least(name: str, part: int, whole: int, bar: float) -> Outcome:

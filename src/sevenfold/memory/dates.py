@@ -104,7 +104,9 @@ def _one_of(names: Iterable[str]) -> str:
 _NUMBER = rf"\d{{1,3}}|{_one_of(_NUMBERS)}"
 _WEEKDAY = _one_of(_WEEKDAYS)
 _NAMED_DAY = re.compile(_WEEKDAY, re.IGNORECASE)
-_NO_MORNING = "".join(rf"(?<!{word}\ )" for word in ("guten", "heute", "gestern", "tag", "woch", "am", "jeden"))
+_NO_MORNING = "".join(
+    rf"(?<!{word}\ )" for word in ("guten", "heute", "gestern", "tag", "woch", "am", "jeden")
+)
 """What stands before the German "morgen" where it does not mean tomorrow."""
 # In Chinese there are no word boundaries, and a day of every week has a 每 before it.
 _RELATIVE = re.compile(
@@ -171,7 +173,9 @@ def names_day(words: str, day: str, named: Mapping[str, str], said_on: date | No
         return False
     weekdays = {_WEEKDAYS[name.casefold()] for name in _NAMED_DAY.findall(words)}
     near = said_on is None or 0 <= (when - said_on).days <= NEAR
-    return day in named.values() or _is_written(words, when, said_on) or (near and when.weekday() in weekdays)
+    return (
+        day in named.values() or _is_written(words, when, said_on) or (near and when.weekday() in weekdays)
+    )
 
 
 def _day(text: str) -> date | None:
