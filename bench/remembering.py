@@ -21,7 +21,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -122,7 +122,7 @@ class PerfectModel:
         self.labels = labels
         self.chance = chance
 
-    def __call__(self, request: dict[str, Any]) -> str:
+    def __call__(self, request: Mapping[str, Any]) -> str:
         """The answer to a request for facts."""
         contents = [message["content"] for message in request["messages"]]
         *before, instruction = [text if isinstance(text, str) else _joined(text) for text in contents]

@@ -133,6 +133,8 @@ class Conversation:
         """Called after a compaction, for example to forget content that is no longer in view."""
         self.hiding: list[Callable[[], None]] = []
         """Called before a compaction hides messages; must not wait."""
+        self.remarks: dict[str, str] = {}
+        """What the user said when they refused tool calls of this run, by call; a tool cannot write here."""
         self.endings: list[Ending] = []
         """Work that a layer has to do before the conversation is closed."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
@@ -533,6 +535,11 @@ class Conversation:
     def forget_request(self) -> None:
         """Forget the request in flight, because it no longer belongs to the conversation."""
         self._pending = self._in_flight = None
+
+    def remarked(self, call: str, words: str) -> None:
+        """Note what the user said when they refused a tool call."""
+        with self.lock:
+            self.remarks[call] = words
 
     def before_hiding(self) -> None:
         """Let layers look at the messages in view, because a compaction is about to hide some."""

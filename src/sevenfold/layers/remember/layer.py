@@ -485,7 +485,7 @@ class MemoryKeeper:
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
         since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
-        span = span_of([item.said for item in reversed(since)])
+        span = span_of([item.said for item in reversed(since)], self._c.remarks)
         boundary = view.boundary
         behind = len(since) == len(view.items) and boundary is not None and boundary != self._caught_up
         covered = view.items[-1].said.uuid if view.items else ""  # after a rewind to the beginning
@@ -511,7 +511,7 @@ class MemoryKeeper:
         known = self._covered | {made.covered for _, made in log.decisions(Remembered)}
         known.add(self._unseen.covered(self._session))
         start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-        left = portion_of(span_of([item.said for item in items[start:]]))
+        left = portion_of(span_of([item.said for item in items[start:]], self._c.remarks))
         if left.covered == (items[-1].said.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
             return left
@@ -576,7 +576,7 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     # If a model repeats text from the instruction, that is not a fact.
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
     new = span or SearchSpan({}, "")
-    view = span_of([item.said for item in items])
+    view = span_of([item.said for item in items], c.remarks)
     # In the order in which it was said: what left the context comes before what is in view.
     hidden = {record: words for record, words in new.said.items() if record not in view.said}
     return Witness(

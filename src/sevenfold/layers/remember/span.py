@@ -38,9 +38,9 @@ class SearchSpan(Struct, frozen=True):
     """Whether more of the session may have left the context without having been looked at."""
 
 
-def span_of(records: Sequence[Said]) -> SearchSpan:
-    """The span of these records."""
-    said = _spoken(records)
+def span_of(records: Sequence[Said], remarks: Mapping[str, str] = {}) -> SearchSpan:
+    """The span of these records; ``remarks`` are what the user said when they refused calls, by call."""
+    said = _spoken(records, remarks)
     days: dict[str, date] = {}
     times: dict[str, float] = {}
     around: dict[str, Neighbours] = {}
@@ -72,8 +72,8 @@ def portion_of(span: SearchSpan) -> SearchSpan:
     return span
 
 
-def _spoken(records: Sequence[Said]) -> dict[str, str]:
-    """What the user typed in these records, and answered to questions, by record."""
+def _spoken(records: Sequence[Said], remarks: Mapping[str, str]) -> dict[str, str]:
+    """What the user typed in these records, answered to questions and remarked on refused calls, by record."""
     calls: dict[str, ToolUse] = {}
     said: dict[str, str] = {}
     for record in records:
@@ -86,7 +86,8 @@ def _spoken(records: Sequence[Said]) -> dict[str, str]:
             for block in record.blocks
             if block.id in calls and block.id in record.answers
         ]
-        words = "\n".join(filter(None, (users_typed(record), *answers)))
+        refusals = [remarks[call] for call in record.answers if call in remarks]
+        words = "\n".join(filter(None, (users_typed(record), *answers, *refusals)))
         if words.strip():
             said[record.uuid] = words
     return said
