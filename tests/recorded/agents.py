@@ -37,7 +37,7 @@ def agent_options(rig: Rig, steps: Iterable[Any] | None, **more: Any) -> dict[st
     rig.provider(Mind(steps))
     given = {"model": BOUND, "name": "s", "system": "Be brief.", "client": rig.client(), **more}
     # A look for lasting facts at the end would be one more request of every case.
-    quiet = {**QUIET, "extraction": False}
+    quiet = {**QUIET, "memory_wait": 0}
     return {**given, "settings": {**quiet, **more.get("settings", {})}}
 
 
