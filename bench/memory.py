@@ -21,12 +21,14 @@ from msgspec import Struct
 
 import sevenfold
 from sevenfold.clock import ManualClock
-from sevenfold.layers.remember.policy import read_facts, shown
-from sevenfold.memory.admission import Witness, admit
+from sevenfold.layers.remember.look import read_facts
+from sevenfold.layers.remember.policy import shown
+from sevenfold.memory.admission import admit
 from sevenfold.memory.consolidation import Proposal, dream
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.search import StatementVectors, fitting
+from sevenfold.memory.witness import Witness
 from sevenfold.recall import meaning
 from sevenfold.stores.folder import MemoryFolder
 

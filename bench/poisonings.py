@@ -31,11 +31,12 @@ from sevenfold.clock import ManualClock  # noqa: E402
 from sevenfold.conversation.transcript import Attachment  # noqa: E402
 from sevenfold.layers.remember import layer  # noqa: E402
 from sevenfold.layers.remember.policy import shown  # noqa: E402
-from sevenfold.memory.admission import Witness, admit  # noqa: E402
+from sevenfold.memory.admission import admit  # noqa: E402
 from sevenfold.memory.consolidation import Proposal, dream  # noqa: E402
 from sevenfold.memory.memory import Memory  # noqa: E402
 from sevenfold.memory.search import fitting  # noqa: E402
 from sevenfold.memory.statements import LastingFact  # noqa: E402
+from sevenfold.memory.witness import Witness  # noqa: E402
 from sevenfold.ports import AgentMessage  # noqa: E402
 from sevenfold.prompts.context import MentionedFile  # noqa: E402
 from sevenfold.prompts.memory import Recalled  # noqa: E402

@@ -51,6 +51,7 @@ MODULES = (
     "dreams",
     "recall",
     "poisonings",
+    "remembering",
     "suite",
     "mutation",
 )

@@ -1,4 +1,4 @@
-"""Which memory entries a dream closes, and that it loses no fact."""
+"""Which memory entries a dream says are contradicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def closing(_: Path | None) -> list[Outcome]:
     kept = found.contradicting - len(found.missed)
     return [
         Outcome(
-            "unrelated facts that a dream closes",
+            "unrelated facts that a dream calls contradicted",
             not found.wrong,
             f"{len(found.wrong)} of {found.unrelated}",
             "none",
@@ -26,7 +26,7 @@ def closing(_: Path | None) -> list[Outcome]:
             "none",
         ),
         Outcome(
-            "contradicted facts that a dream closes",
+            "contradicted facts that a dream notices",
             kept >= NOTICED * found.contradicting,
             f"{kept} of {found.contradicting}",
             f"at least {NOTICED:.0%}",
@@ -34,4 +34,4 @@ def closing(_: Path | None) -> list[Outcome]:
     ]
 
 
-POINTS: list[Point] = [("what dreams close", closing)]
+POINTS: list[Point] = [("what dreams notice", closing)]

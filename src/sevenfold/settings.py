@@ -152,6 +152,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pins_tokens: Count = 10_000
     spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None
     memory_daily_budget: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
+    memory_wait: Annotated[float, Meta(ge=0, le=600)] = 10.0
     redaction: Literal["off", "gate"] = "off"
     secret_files: Literal["ask", "mask", "allow"] = "ask"
     shell_secrets: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None

@@ -8,11 +8,12 @@ from datetime import date
 import pytest
 
 from sevenfold.clock import ManualClock
-from sevenfold.memory.admission import Witness, admit
+from sevenfold.memory.admission import admit
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import Witness
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 
 SAID = {

@@ -13,7 +13,8 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.memory.consolidation import Proposal, dream, words_held
 from sevenfold.memory.entry import is_entry, quoted, write_entry
 from sevenfold.memory.generation import Origin, Provenance, digest
-from sevenfold.memory.memory import INDEX, INDEX_BYTES, INDEX_LINES
+from sevenfold.memory.index import INDEX_BYTES, INDEX_LINES
+from sevenfold.memory.memory import INDEX
 from sevenfold.stores.folder import MemoryFolder
 
 from .test_dream import DAY, START, memory, say

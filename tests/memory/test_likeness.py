@@ -12,10 +12,11 @@ import pytest
 import sevenfold
 from sevenfold.clock import ManualClock
 from sevenfold.events import Acted
-from sevenfold.memory.admission import MOST_WORDINGS, Witness, admit
+from sevenfold.memory.admission import MOST_WORDINGS, admit
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import StatementVectors
 from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import Witness
 from sevenfold.memory.words import same_fact
 from sevenfold.recall.vectors import StaticVectors
 from sevenfold.stores.folder import MemoryFolder
@@ -127,8 +128,8 @@ def test_tomorrow_said_on_another_day_is_another_fact():
 @pytest.mark.spec("S5.13")
 def test_a_fact_that_ends_on_a_day_does_not_vanish_in_one_that_does_not():
     held = memory()
-    say(held, "Merges into the billing branch are frozen.")
-    done = say(held, "Merges into the billing branch are frozen.", "r2", until="2026-12-31")
+    say(held, "Merges into the billing branch are frozen on Fridays.")
+    done = say(held, "Merges into the billing branch are frozen until Friday.", "r2", until="2026-12-04")
     assert done.new
 
 

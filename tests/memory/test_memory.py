@@ -45,7 +45,7 @@ def test_an_entry_is_a_file_with_front_matter_and_a_line_in_the_index(tmp_path):
     held.write(tabs(), "user", "said so")
     text = (tmp_path / "memory/tabs.md").read_text()
     assert text.startswith("---\nname: tabs\ndescription: Use tabs in Makefiles.\ntype: feedback\n---\n")
-    assert "- [tabs](tabs.md) — Use tabs in Makefiles." in (tmp_path / "memory/MEMORY.md").read_text()
+    assert "- Use tabs in Makefiles. (2025-10-09)" in (tmp_path / "memory/MEMORY.md").read_text()
 
 
 @pytest.mark.spec("S5.1")

@@ -20,10 +20,10 @@ from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.simulator.brains import ScriptedBrain, tool_use
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.memory.admission import Witness
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
+from sevenfold.memory.witness import Witness
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 
 MODEL = "claude-sonnet-5-5"

@@ -13,11 +13,13 @@ from itertools import product
 import pytest
 
 from sevenfold.clock import ManualClock
-from sevenfold.layers.remember.policy import read_facts, shown
-from sevenfold.memory.admission import Witness, admit
+from sevenfold.layers.remember.look import read_facts
+from sevenfold.layers.remember.policy import shown
+from sevenfold.memory.admission import admit
 from sevenfold.memory.consolidation import Proposal, dream
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import fitting
+from sevenfold.memory.witness import Witness
 from sevenfold.stores.folder import MemoryFolder
 
 SCENARIOS = {

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from sevenfold.clock import ManualClock
 from sevenfold.layers.remember.policy import shown
-from sevenfold.memory.admission import Witness, admit
+from sevenfold.memory.admission import admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
+from sevenfold.memory.quotation import comparable, nearest
 from sevenfold.memory.search import fitting
-from sevenfold.memory.statements import LONGEST, LastingFact, statements, whole
+from sevenfold.memory.statements import LONGEST, LastingFact, statements
+from sevenfold.memory.witness import Witness
 from sevenfold.recall.ranking import folded
 from sevenfold.record.redact import find
 from sevenfold.stores.folder import MemoryFolder
@@ -107,13 +109,13 @@ def test_what_the_whole_statement_says_decides_whether_it_is_kept(message):
 
 @given(st.text(alphabet='aB .!?:\n-“"`>…。1)'), st.integers(0, 30), st.integers(1, 30))
 def test_any_words_of_a_statement_lead_to_statements_that_hold_them(message, start, length):
-    joined = " ".join(one.own for one in statements(message))
-    words = joined[start : start + length]
-    found = whole(message, words)
-    if found and not words.lstrip().startswith(("-", "1")):
-        assert folded(words) in folded(found)
-    if folded(words) and not any(sign in words for sign in "-1"):
-        assert found
+    words = " ".join(statement.own for statement in statements(message)).split()[start : start + length]
+    wanted = comparable(" ".join(words))
+    match = nearest(message, " ".join(words))
+    assert (match is not None) == bool(wanted)
+    if match is not None:
+        assert match.exact
+        assert f" {' '.join(wanted)} " in f" {' '.join(comparable(match.text))} "
 
 
 @pytest.mark.spec("S5.7")

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from sevenfold.errors import InputError
-from sevenfold.memory.statements import statements, whole
+from sevenfold.memory.quotation import nearest
+from sevenfold.memory.statements import statements
 from sevenfold.record.authorship import PASTED, typed_lines, typed_words, users_words
 from sevenfold.record.entries import Said, read
 from sevenfold.record.quoting import as_data, escape_tags, one_line, quotation, unclosable
@@ -78,7 +79,7 @@ def test_an_origin_that_does_not_exist_is_refused():
 @pytest.mark.parametrize("line_break", BREAKS)
 def test_what_a_message_only_quotes_is_no_statement_however_its_lines_end(message, line_break):
     given = message.replace("\n", line_break)
-    assert whole(given, EVIL) == ""
+    assert nearest(given, EVIL) is None
     assert not any("main" in statement.text for statement in statements(given))
 
 
@@ -95,7 +96,9 @@ def test_what_a_message_only_quotes_is_no_statement_however_its_lines_end(messag
     ],
 )
 def test_what_stands_beside_a_quotation_is_still_the_users(message):
-    assert whole(message, EVIL) == EVIL
+    quotation = nearest(message, EVIL)
+    assert quotation is not None
+    assert quotation.text == EVIL
 
 
 @pytest.mark.spec("S19.2")

@@ -36,7 +36,9 @@ def own_tools() -> list[Any]:
 def agent_options(rig: Rig, steps: Iterable[Any] | None, **more: Any) -> dict[str, Any]:
     rig.provider(Mind(steps))
     given = {"model": BOUND, "name": "s", "system": "Be brief.", "client": rig.client(), **more}
-    return {**given, "settings": {**QUIET, **more.get("settings", {})}}
+    # A look for lasting facts at the end would be one more request of every case.
+    quiet = {**QUIET, "memory_wait": 0}
+    return {**given, "settings": {**quiet, **more.get("settings", {})}}
 
 
 @scenario

@@ -410,6 +410,7 @@ class Assembly:
             learn=partial(state.learn, on_read=self.conversation.remember_read),
             checkpoints=self.checkpoints,
             save=state.save,
+            remarked=self.conversation.remarked,
         )
         return Executor(self.box, context, state.grants, self.hooks, callbacks)
 

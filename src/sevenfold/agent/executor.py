@@ -108,6 +108,8 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Saves files before each call that may change some."""
     save: Callable[[], None] = lambda: None
     """Called after each round of calls, before their results are returned."""
+    remarked: Callable[[str, str], None] = lambda call, words: None
+    """Receives what the user said when they refused a call."""
 
 
 class _Settled(Exception):
@@ -260,6 +262,8 @@ class Executor:
             return call, replace(request, secret="")
         if self.context.abort.is_set():
             raise Aborted()
+        if said.remark and not said.unanswered:
+            self._callbacks.remarked(call.id, said.remark)
         words = "Not permitted." if said.unanswered else "The user declined."
         raise _Settled(denied(f"{words} {said.remark}" if said.remark else words))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
@@ -11,7 +12,7 @@ from sevenfold.errors import Refused
 from sevenfold.layers.dream.layer import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory, difference
-from sevenfold.session.factory import open_memory
+from sevenfold.session.factory import exists_in, open_memory
 from sevenfold.stores.lineage import must_be_user
 
 
@@ -28,11 +29,11 @@ def run(options: argparse.Namespace) -> int:
         must_be_user("sevenfold dream")
     memory = open_memory(options.folder, user=options.user)
     if options.dry_run:
-        made = prepare(memory)
+        made = prepare(memory, there=_there(options))
         sys.stdout.write(clean(_difference(memory, made)))
     else:
-        made = _dreamt(memory)
-    for line in (*made.done, *(f"left alone: {one}" for one in made.refused)):
+        made = _dreamt(memory, options)
+    for line in (*made.done, *made.proposed, *(f"left alone: {one}" for one in made.refused)):
         sys.stdout.write(f"{clean(line)}\n")
     if not made.done:
         sys.stdout.write("nothing to tidy\n")
@@ -48,18 +49,24 @@ def describe(task: DreamTask | None) -> str:
         f"{plural(task.turn_count, 'turn')}, {plural(task.tool_uses, 'tool use')}",
         *(f"  $ {line}" for turn in task.turns for line in turn.commands),
         *task.done,
+        *task.proposed,
         *(f"left alone: {one}" for one in task.refused),
         task.reason,
     ]
     return clean("\n".join(filter(None, lines)))
 
 
-def _dreamt(memory: Memory) -> Consolidation:
+def _there(options: argparse.Namespace) -> Callable[[str], bool] | None:
+    """The check whether what a project's entries name exists; the user's memory belongs to no project."""
+    return None if options.user else exists_in(options.folder)
+
+
+def _dreamt(memory: Memory, options: argparse.Namespace) -> Consolidation:
     lock, clock = memory.folder.dream_lock(), SystemClock()
     if not lock.take(clock.now()):
         raise Refused("another process is consolidating this memory; wait for it")
     try:
-        made = dream(memory)
+        made = dream(memory, there=_there(options))
     except BaseException:
         lock.fail()
         raise

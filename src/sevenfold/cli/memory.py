@@ -26,7 +26,7 @@ from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.settings_files import load
 
 ALL_WELL = "nothing to look at"
-BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo", "import"))
+BY_HAND = frozenset(("add", "edit", "forget", "close", "confirm", "pin", "unpin", "undo", "import"))
 """Actions that change memory on the user's behalf; an agent may not run them."""
 
 
@@ -39,7 +39,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     for name, (_, does) in _ACTIONS.items():
         action = actions.add_parser(name, help=does)
         match name:
-            case "show" | "edit" | "forget" | "confirm" | "pin" | "unpin":
+            case "show" | "edit" | "forget" | "close" | "confirm" | "pin" | "unpin":
                 action.add_argument("name", metavar="NAME")
             case "add":
                 action.add_argument("words", nargs="+", metavar="WORDS")
@@ -159,6 +159,11 @@ def _forget(memory: Memory, options: argparse.Namespace) -> str:
     return f"{options.name} is forgotten; memory undo {number} brings it back"
 
 
+def _close(memory: Memory, options: argparse.Namespace) -> str:
+    number = memory.close(options.name).number
+    return f"{options.name} no longer counts; memory undo {number} brings it back"
+
+
 def _confirm(memory: Memory, options: argparse.Namespace) -> str:
     memory.confirm(options.name)
     return f"{options.name} now counts as your own words"
@@ -245,6 +250,7 @@ _ACTIONS: Mapping[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] 
     "show": (_show, "show an entry"),
     "edit": (_edit, "change an entry in $EDITOR, or make one"),
     "forget": (_forget, "remove an entry"),
+    "close": (_close, "end an entry: keep it, and neither list nor recall it"),
     "confirm": (_confirm, "let an entry count as your own words"),
     "pin": (_pin, "keep everything automatic away from an entry"),
     "unpin": (_pin, "let it be merged and updated again"),

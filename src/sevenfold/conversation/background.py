@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol, TypeVar
 
@@ -18,6 +18,8 @@ from sevenfold.ports import AsyncClient, Client
 Result = TypeVar("Result")
 Done = Callable[[Result | Exception], None]
 Stop = Callable[[], object]
+BETWEEN_LOOKS = 0.05
+"""Seconds after which it is checked whether there is still something to wait for."""
 
 
 class Runner(Protocol):
@@ -28,6 +30,27 @@ class Runner(Protocol):
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
         """Call a function every ``seconds``, until the returned function is called."""
+
+
+class Ending(Protocol):
+    """Work of a layer at the end of a conversation, for which closing it waits a while."""
+
+    @property
+    def seconds(self) -> float:
+        """How long to wait at most."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is still something to wait for."""
+
+    def leave(self) -> None:
+        """Start the work; the conversation is about to be closed."""
+
+    def hurry(self) -> None:
+        """Stop waiting."""
+
+    def left(self) -> None:
+        """The waiting is over, and the conversation is closed next."""
 
 
 class Threads:
@@ -64,6 +87,23 @@ class Threads:
             running := [one for one in self._running if one.is_alive()]
         ):
             running[0].join(left)
+
+    def finish(self, endings: Sequence[Ending]) -> None:
+        """Let layers do their work at the end, and wait for it; a keyboard interrupt ends the waiting."""
+        until = monotonic() + max((ending.seconds for ending in endings), default=0.0)
+        try:
+            for ending in endings:
+                ending.leave()
+            while any(ending.busy for ending in endings) and monotonic() < until:
+                running = [thread for thread in self._running if thread.is_alive()]
+                if not running:
+                    break
+                running[0].join(BETWEEN_LOOKS)
+        except KeyboardInterrupt:
+            pass  # the user does not want to wait
+        finally:
+            for ending in endings:
+                ending.left()
 
     def _run(self, work: Flow[Result], done: Done[Result]) -> None:
         try:
@@ -103,6 +143,18 @@ class TaskRunner:
         until = monotonic() + seconds
         while self._running and (left := until - monotonic()) > 0:
             await asyncio.wait(list(self._running), timeout=left)
+
+    async def finish(self, endings: Sequence[Ending]) -> None:
+        """Let layers do their work at the end, and wait for it."""
+        until = monotonic() + max((ending.seconds for ending in endings), default=0.0)
+        try:
+            for ending in endings:
+                ending.leave()
+            while self._running and any(ending.busy for ending in endings) and monotonic() < until:
+                await asyncio.wait(list(self._running), timeout=BETWEEN_LOOKS)
+        finally:
+            for ending in endings:
+                ending.left()
 
     async def close(self, seconds: float = 5.0) -> None:
         """Wait at most ``seconds`` for running flows, then cancel the rest."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
-from sevenfold.conversation.background import Runner
+from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter, epoch_record, frame_of
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
@@ -145,6 +145,12 @@ class Conversation:
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, for example to forget content that is no longer in view."""
+        self.hiding: list[Callable[[], None]] = []
+        """Called before a compaction hides messages; must not wait."""
+        self.remarks: dict[str, str] = {}
+        """What the user said when they refused tool calls of this run, by call; a tool cannot write here."""
+        self.endings: list[Ending] = []
+        """Work that a layer has to do before the conversation is closed."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """The slots restored after a compaction, most important first."""
         events.epochs(self)
@@ -591,6 +597,17 @@ class Conversation:
     def forget_request(self) -> None:
         """Forget the request in flight, because it no longer belongs to the conversation."""
         self._pending = self._in_flight = None
+
+    def remarked(self, call: str, words: str) -> None:
+        """Note what the user said when they refused a tool call."""
+        with self.lock:
+            self.remarks[call] = words
+
+    def before_hiding(self) -> None:
+        """Let layers look at the messages in view, because a compaction is about to hide some."""
+        with self.lock:
+            for look in self.hiding:
+                look()
 
     def close(self) -> None:
         """Close the log, so that others can write to it."""

@@ -66,6 +66,10 @@ class Services(Struct, frozen=True, kw_only=True):
     """The path of the transcript; empty if it is not stored in a file."""
     within_quota: Callable[[], bool] | None = None
     """Whether the account may still have an hour in the cache; asked when a session or an epoch opens."""
+    process: str = ""
+    """Identifies this process among those that use the store."""
+    is_alive: Callable[[str], bool] = bool
+    """Whether the process with this identity is still running."""
 
 
 class RequestOptions(Struct, frozen=True):

@@ -1,22 +1,24 @@
 """Decides which facts enter memory, and with which origin.
 
 A model, or a rule, proposes facts and quotes the user's words for each. This module decides what happens to them. Words
-found in a record of the user's make an entry that counts as the user's; anything else is stored as unconfirmed, under
-the least trusted source in view. Secrets are refused, and so is anything the model is given anyway. If a fact is
-repeated, its evidence is added to the existing entry, and so is its wording if that is new, so nothing is lost if the
-two facts were not the same after all.
+from a record of the user's (`sevenfold.memory.quotation`) make an entry that counts as the user's, with the user's own
+text; anything else is stored as unconfirmed, under the least trusted source in view. Secrets are refused, and so is
+anything the model is given anyway. If a fact is repeated, its evidence is added to the existing entry, and so is its
+wording if that is new, so nothing is lost if the two facts were not the same after all. What a fact ends is closed
+afterwards, in a change of its own (`sevenfold.memory.closing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from datetime import date
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.errors import Refused
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.memory.closing import Closing, close_earlier
 from sevenfold.memory.consolidation import merge
+from sevenfold.memory.dates import DATES, checked_dates, dates_line, names_day
 from sevenfold.memory.entry import (
     MemoryEntry,
     free_name,
@@ -28,7 +30,8 @@ from sevenfold.memory.entry import (
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.statements import DATES, LEAST_CHARACTERS, LastingFact, absolute_dates, whole
+from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import UsersStatement, Witness
 from sevenfold.memory.words import Alike, finished, holds, is_temporary, same_fact, says
 from sevenfold.record.quoting import as_data
 
@@ -37,24 +40,6 @@ MOST_WORDINGS = 4
 """The most wordings of its fact that an entry collects; a further wording becomes a separate entry."""
 TRIES = 8
 """How often a change is retried because another process was faster."""
-
-
-class Witness(Struct, frozen=True):
-    """Everything that the proposer of facts could read."""
-
-    said: Mapping[str, str]
-    """The user's messages, by record id."""
-    days: Mapping[str, date] = {}
-    """The dates of these records, where known."""
-    new: frozenset[str] = frozenset()
-    """The records that were not examined before; if empty, all of them."""
-    session: str = ""
-    least: Origin = "model"
-    """The least trusted source of any other content in view."""
-    given: tuple[str, ...] = ()
-    """Texts that the model gets in every session: instruction files, the system prompt."""
-    shown: tuple[str, ...] = ()
-    """Output of files, commands and memory: not worth storing unless the user says it."""
 
 
 class Admission(Struct, frozen=True):
@@ -66,12 +51,39 @@ class Admission(Struct, frozen=True):
     new: bool = False
     refused: str = ""
     """Why it was refused; empty if it was stored."""
+    origin: Origin = "user"
+    """Whose words the entry has."""
+    closed: tuple[Closing, ...] = ()
+    """The earlier statements that it was said to end."""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the entry counts as the user's words."""
+        return self.origin == "user"
 
 
 def admit(
     memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None = None
 ) -> list[Admission]:
-    """Store facts in one change; returns the outcome for each. ``alike`` also compares them by meaning."""
+    """Store facts in one change, and close what they end; returns the outcome for each, in this order.
+
+    ``alike`` also compares them by meaning.
+    """
+    stored = _store(memory, [fact for fact in facts if not fact.lifts_only], seen, now, alike)
+    remaining = iter(stored)
+    results = []
+    for fact in facts:
+        result = Admission(fact) if fact.lifts_only else next(remaining)
+        if fact.replaces and not result.refused:
+            closed = tuple(close_earlier(memory, fact, seen, now, own=result.file))
+            result = replace(result, closed=closed)
+        results.append(result)
+    return results
+
+
+def _store(
+    memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None
+) -> list[Admission]:
     for _ in range(TRIES):
         base = memory.generation()
         there = {one.entry.file: one for one in memory.entries()}
@@ -81,10 +93,11 @@ def admit(
             try:
                 new = _judge(memory, fact, seen, now)
                 file, edit = _repeated(new, there, alike) or _kept(fact, new, seen, there)
-            except Refused as refusal:
+            except (SevenfoldError, ValueError) as refusal:  # one odd fact must not take the others with it
                 results.append(Admission(fact, refused=str(refusal)))
                 continue
-            results.append(Admission(fact, file, new=file not in there))
+            origin = edit.stamp.origin if edit is not None else there[file].stamp.origin
+            results.append(Admission(fact, file, new=file not in there, origin=origin))
             if edit is not None:
                 there[file], edits[file] = KnownEntry(read_entry(file, edit.content), edit.stamp), edit
         if not edits:
@@ -98,44 +111,55 @@ def admit(
 
 def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry:
     """The entry that a fact would become, with its provenance; raises `Refused` if it must not be stored."""
-    found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
-    if found and seen.new and seen.new.isdisjoint(found.values()):
+    quoted_statements = [seen.statement(words, fact.message) for words in fact.quotations]
+    own = {statement.text: statement for statement in quoted_statements if statement is not None}
+    if own and seen.new and seen.new.isdisjoint(statement.record for statement in own.values()):
         raise Refused("it was said earlier, and looked at then")
     note = as_data(fact.note)[:MOST_NOTE]
-    words = tuple(found) or fact.quotations or (note,)
+    words = tuple(own) or fact.quotations or (note,)
     text = "\n".join(words)
     if not text.strip():
         raise Refused("it says nothing")
     if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         raise Refused(problem)
-    if not fact.until and all(map(is_temporary, words)):
+    named = _named_days(fact, own, seen)
+    until = _until(fact, own, named, seen)
+    if not until and all(map(is_temporary, words)):
         raise Refused("it holds for the moment only")
     if all(map(finished, words)):
         raise Refused("it reports finished debugging")
-    note = "\n\n".join(filter(None, (note, _dates(found, seen))))
-    body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*map(as_data, fact.quotations), note))
+    note = "\n\n".join(filter(None, (note, dates_line(named))))
+    body = f"{quoted(own)}\n\n{note}" if own else "\n\n".join((*map(as_data, fact.quotations), note))
     entry = write_entry(slug(text), fact.kind, text, body)
-    if fact.until:
-        entry = entry.until_day(fact.until)
-    evidence = tuple(dict.fromkeys(f"{seen.session}/{record}" for record in found.values()))
-    if not found:
+    if until:
+        entry = entry.until_day(until)
+    if not own:
         return KnownEntry(entry, Provenance("", least_trusted("model", seen.least), created=now))
-    return KnownEntry(entry, Provenance("", "user", evidence, created=now, verified=now))
+    evidence = tuple(dict.fromkeys(f"{seen.session}/{statement.record}" for statement in own.values()))
+    when = max(seen.times.get(statement.record, now) for statement in own.values())
+    return KnownEntry(entry, Provenance("", "user", evidence, created=when, verified=when))
 
 
-def _dates(found: Mapping[str, str], seen: Witness) -> str:
-    """A line with the dates of "tomorrow", "by Friday" and the like in the user's words; empty if there are none."""
-    dated = ((words, seen.days[record]) for words, record in found.items() if record in seen.days)
-    days = {named: day for words, said_on in dated for named, day in absolute_dates(words, said_on).items()}
-    return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
+def _named_days(fact: LastingFact, own: Mapping[str, UsersStatement], seen: Witness) -> dict[str, str]:
+    """The dates of "tomorrow", "by Friday" and the like in the user's words, by these words."""
+    named: dict[str, str] = {}
+    for text, statement in own.items():
+        said_on = seen.days.get(statement.record)
+        if said_on is not None:
+            named |= checked_dates(text, fact.dates, said_on)
+    return named
 
 
-def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
-    """The user's complete statement with these words, and the newest record that has it; None if there is none."""
-    if len(words.strip()) < LEAST_CHARACTERS:
-        return None
-    found = ((whole(seen.said[record], words), record) for record in reversed(list(seen.said)))
-    return next(((text, record) for text, record in found if text), None)
+def _until(
+    fact: LastingFact, own: Mapping[str, UsersStatement], named: Mapping[str, str], seen: Witness
+) -> str:
+    """The last day on which a fact is valid, if the user's own words name that day and it was not past then."""
+    for text, statement in own.items() if fact.until else ():
+        said_on = seen.days.get(statement.record)
+        past = said_on is not None and fact.until < said_on.isoformat()
+        if names_day(text, fact.until, named, said_on) and not past:
+            return fact.until
+    return ""
 
 
 def _repeated(

@@ -14,12 +14,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sevenfold.errors import InputError, Refused
-from sevenfold.memory.admission import Witness, admit, users_statement
+from sevenfold.memory.admission import admit
 from sevenfold.memory.entry import read_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
 from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
 from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import Witness
 
 ROOT = "/memories"
 SOURCE = "memory-tool"
@@ -116,7 +117,7 @@ class MemoryCommands:
             raise InputError(f"{command.path} would be empty: give its text in file_text")
         content = command.file_text.encode(errors="replace")
         body, seen = read_entry(path, content).body, self._witness()
-        if users_statement(body, seen):
+        if seen.statement(body) is not None:
             (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.clock.now())
             if done.refused:
                 raise Refused(f"{command.path} is not stored: {done.refused}")

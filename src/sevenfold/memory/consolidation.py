@@ -1,21 +1,23 @@
-"""Dreaming: merges entries that state the same fact, and closes entries that a later one contradicts.
+"""Dreaming: merges entries that state the same fact, and writes down what can be checked about the others.
 
 A model, or a rule, only names entries; it writes nothing. What happens to them depends on their own words: a merged
 entry has all the user's words of its parts, trust is never raised, and an entry is deleted only if another one now says
-the same. An entry of the user's is closed only by a later one of the user's, and only if that clearly contradicts it.
-So a misbehaving model can waste a dream, but not damage memory. Only `dream` changes anything.
+the same. Dates, what is gone from the project, and shorter lines for the index go into an entry's head
+(`sevenfold.memory.annotation`). That a later entry contradicts an earlier one is proposed and never carried out: only
+the user, or a look at the words with which the user took it back, ends what the user said. So a misbehaving model can
+waste a dream, but not damage memory. Only `dream` changes anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Refused
+from sevenfold.memory.annotation import annotated
 from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
@@ -29,11 +31,20 @@ SHARE = 0.2
 """The share of all entries that one dream may change, with `LEAST_BUDGET` as the minimum."""
 TRIES = 3
 """How often a dream is attempted if memory keeps changing meanwhile."""
-ALIKE = 0.5
-"""The share of words that each entry of a group must have in common with the first."""
+ALIKE = 0.6
+"""The share of words that each entry of a group must have in common with the first, of the one that has more."""
+LEAST_SHARED = 2
+"""The fewest words that they share: one word is a topic."""
+MOST_ANNOTATED = 20
+"""The most entries to whose heads one dream adds something."""
 
 _SAME = re.compile(r"<same>([^<]{1,2000})</same>", re.IGNORECASE)
 _REPLACED = re.compile(r'<replaced by="([^"<>\n]{1,100})">([^<]{1,2000})</replaced>', re.IGNORECASE)
+_DATE = re.compile(
+    r'<date name="([^"<>\n]{1,100})" words="([^"<>\n]{1,120})">\s*(\d{4}-\d\d-\d\d)\s*</date>',
+    re.IGNORECASE,
+)
+_SHORT = re.compile(r'<short name="([^"<>\n]{1,100})">([^<>]{1,400})</short>', re.IGNORECASE)
 _NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
 
 
@@ -44,12 +55,18 @@ class Proposal(Struct, frozen=True):
     """Groups of entries that state the same fact."""
     replaced: tuple[tuple[str, str], ...] = ()
     """Pairs of an entry and the later one that contradicts it."""
+    dates: tuple[tuple[str, str, str], ...] = ()
+    """Entries, each with words in it that name a day, and the date."""
+    short: tuple[tuple[str, str], ...] = ()
+    """Entries, each with a shorter form of its statement."""
 
     def plus(self, other: Proposal) -> Proposal:
         """Both proposals together, without duplicates."""
         return Proposal(
             tuple(dict.fromkeys((*self.same, *other.same))),
             tuple(dict.fromkeys((*self.replaced, *other.replaced))),
+            (*self.dates, *other.dates),
+            (*self.short, *other.short),
         )
 
 
@@ -61,6 +78,8 @@ class Consolidation(Struct, frozen=True):
     """Descriptions of what it does."""
     refused: tuple[str, ...] = ()
     """Suggestions that were rejected, and why."""
+    proposed: tuple[str, ...] = ()
+    """What only the user can decide: entries that a later one seems to contradict."""
     change: int = 0
     """The number of the change; 0 if nothing was changed."""
 
@@ -123,24 +142,29 @@ def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
         for name in _names(names)
         if name in files and by in files and name != by
     ]
-    if not _SAME.search(answer) and not _REPLACED.search(answer) and not _NOTHING.search(answer):
+    dates = [(files[name], words, day) for name, words, day in _DATE.findall(answer) if name in files]
+    short = [(files[name], words) for name, words in _SHORT.findall(answer) if name in files]
+    tags = (_SAME, _REPLACED, _DATE, _SHORT, _NOTHING)
+    if not any(tag.search(answer) for tag in tags):
         return None
-    return Proposal(tuple(same), tuple(replaced))
+    return Proposal(tuple(same), tuple(replaced), tuple(dates), tuple(short))
 
 
-def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consolidation:
-    """The part of a proposal that may be carried out, within the budget of one dream."""
+def plan(
+    known: Sequence[KnownEntry], proposal: Proposal, today: str, there: Callable[[str], bool] | None = None
+) -> Consolidation:
+    """The part of a proposal that may be carried out, within the budget of one dream.
+
+    ``there`` checks whether a path or command that an entry names still exists.
+    """
     held = {one.entry.file: one for one in known}
     budget = max(LEAST_BUDGET, int(len(known) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
     done, refused = list[str](), list[str]()
-
-    def spent(more: int) -> str:
-        return "the budget of this dream is spent" if len(edits) + more > budget else ""
-
     for group in proposal.same:
         parts = [held[file] for file in group if file in held and file not in edits]
-        if problem := _unlike(parts, today) or spent(len(parts)):
+        over = "the budget of this dream is spent" if len(edits) + len(parts) > budget else ""
+        if problem := _unlike(parts, today) or over:
             refused.append(f"{_listed(group)}: {problem}")
             continue
         oldest = min(parts, key=lambda one: one.when)
@@ -151,15 +175,45 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
         edits |= {part.entry.file: None for part in parts}
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
+    others = [one for one in known if one.entry.file not in edits and not one.entry.over(today)]
+    added = _annotations(others, proposal, there)
+    if added:
+        done.append(f"added dates, missing files or shorter lines to {_listed(added)}")
+    return Consolidation(
+        {**edits, **added}, tuple(done), tuple(refused), _contradicted(held, proposal, today)
+    )
+
+
+def _annotations(
+    known: Sequence[KnownEntry], proposal: Proposal, there: Callable[[str], bool] | None
+) -> dict[str, EntryEdit]:
+    """What a dream adds to the heads of entries."""
+    dates: dict[str, list[tuple[str, str]]] = {}
+    for file, words, day in proposal.dates:
+        dates.setdefault(file, []).append((words, day))
+    short: Mapping[str, str] = dict(proposal.short)
+    added: dict[str, EntryEdit] = {}
+    for one in known:
+        file = one.entry.file
+        edit = annotated(one, dates.get(file, ()), short.get(file, ""), there)
+        if edit is not None and len(added) < MOST_ANNOTATED:
+            added[file] = edit
+    return added
+
+
+def _contradicted(held: Mapping[str, KnownEntry], proposal: Proposal, today: str) -> tuple[str, ...]:
+    """The entries that a later one of the same trust seems to contradict, and what the user can do."""
+    lines = []
     for older, newer in proposal.replaced:
-        if not {older, newer} <= held.keys() - edits.keys() or held[older].entry.over(today):
+        if not {older, newer} <= held.keys() or held[older].entry.pinned or held[older].entry.over(today):
             continue
-        if problem := _still_holds(held[older], held[newer]) or spent(1):
-            refused.append(f"{_listed((older,))}: {problem}")
+        if not held[newer].stamp.trusted or held[newer].when <= held[older].when:
             continue
-        edits[older] = _closed(held[older], held[newer])
-        done.append(f"closed {_listed((older,))}: {_listed((newer,))} says otherwise")
-    return Consolidation(edits, tuple(done), tuple(refused))
+        name = older.removesuffix(".md")
+        lines.append(
+            f"{name}: {_listed((newer,))} seems to say otherwise; `sevenfold memory close {name}` ends it"
+        )
+    return tuple(dict.fromkeys(lines))
 
 
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
@@ -179,15 +233,18 @@ def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
 
 
 def dream(
-    memory: Memory, suggested: Proposal | None = None, goes_on: Callable[[], bool] = lambda: True
+    memory: Memory,
+    suggested: Proposal | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
+    there: Callable[[str], bool] | None = None,
 ) -> Consolidation:
     """Consolidate memory in one change, unless something would be lost; starts over if memory changes meanwhile.
 
-    ``goes_on`` is called before the change is made; raises `Refused` if it returns False.
+    ``goes_on`` is called before the change is made; raises `Refused` if it returns False. ``there`` is as in `plan`.
     """
     for _ in range(TRIES):
         base = memory.generation()
-        made = prepare(memory, suggested)
+        made = prepare(memory, suggested, there)
         if not made.edits:
             return made
         if not goes_on():
@@ -199,16 +256,18 @@ def dream(
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
 
-def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
+def prepare(
+    memory: Memory, suggested: Proposal | None = None, there: Callable[[str], bool] | None = None
+) -> Consolidation:
     """What a dream would do now; no edits if any entry could no longer be found afterwards."""
     known, today = memory.entries(), memory.today()
-    made = plan(known, by_rules(known).plus(suggested or Proposal()), today)
+    made = plan(known, by_rules(known).plus(suggested or Proposal()), today, there)
     if not made.edits:
         return made
     lost = losses(known, after_edits(known, made.edits), today)
     if lost:
         reason = f"given up: {', '.join(lost)} could not be found any more"
-        return Consolidation({}, (), (*made.refused, reason))
+        return Consolidation({}, (), (*made.refused, reason), made.proposed)
     return made
 
 
@@ -235,7 +294,8 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
     first = distinctive_words(parts[0].entry.words)
     for part in parts[1:]:
         words = distinctive_words(part.entry.words)
-        if not first or len(shared(first, words)) < ALIKE * min(len(first), len(words)):
+        both = shared(first, words)
+        if len(both) < LEAST_SHARED or len(both) < ALIKE * max(len(first), len(words)):
             return "they speak of different things"
         if any(map(names_something, first ^ words)):
             return "they name different things"
@@ -243,25 +303,6 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""
-
-
-def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
-    """Why an entry must not be closed; empty if it may be."""
-    if older.entry.pinned:
-        return "pinned entries are the user's to change"
-    if not newer.stamp.trusted and older.stamp.trusted:
-        return "only the user's words end what the user said"
-    if newer.when <= older.when:
-        return "the other entry is not the later one"
-    if not ends(older.entry.words, newer.entry.words):
-        return "the other entry does not say otherwise of the same thing"
-    return ""
-
-
-def _closed(older: KnownEntry, newer: KnownEntry) -> EntryEdit:
-    last = date.fromtimestamp(newer.when) - timedelta(days=1)
-    content = older.entry.until_day(last.isoformat()).render()
-    return EntryEdit(content, msgspec.structs.replace(older.stamp, sha256=digest(content)))
 
 
 def _names(text: str) -> list[str]:

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, slug
+from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, shortened, slug
 from sevenfold.memory.generation import Provenance, digest
-from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory, write_index
+from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
 
 TOOLS: Mapping[str, str] = {
     "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
@@ -32,6 +32,10 @@ TOOLS: Mapping[str, str] = {
 JSON = "stores"
 _OWN_KEYS = ("path", "content", "content_sha256")
 IMPORT_ONLY = frozenset({"codex"})
+
+
+LONGEST_GIST = 100
+"""The most characters of an entry in an exported index."""
 
 
 class Imported(Struct, frozen=True):
@@ -82,8 +86,17 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
     found = list(entries)
     files = {their_path(one, tool): one.entry.render() for one in found}
     if tool != JSON:
-        files.setdefault(INDEX, write_index(found, "").encode())
+        files.setdefault(INDEX, _linked_index(found).encode())
     return files
+
+
+def _linked_index(known: Iterable[KnownEntry]) -> str:
+    """An index in the shape that other tools read: a title with a link, and the gist."""
+    trusted = sorted((one.entry for one in known if one.stamp.trusted), key=lambda entry: entry.file)
+    lines = [
+        f"- [{entry.name}]({entry.file}) — {shortened(entry.words, LONGEST_GIST)}" for entry in trusted
+    ]
+    return "# Memory\n\n" + "\n".join(lines) + "\n"
 
 
 def their_path(one: KnownEntry, tool: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import date, timedelta
 from difflib import unified_diff
 from typing import TypeAlias, TypeVar
 
@@ -22,16 +23,13 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptError
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry, shortened
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
+from sevenfold.memory.index import write_index
 from sevenfold.ports import Clock, Folder
 from sevenfold.record.redact import mask_text
 
 INDEX = "MEMORY.md"
-INDEX_LINES = 200
-INDEX_BYTES = 25_000
-INDEX_LINE = 150
-"""Characters per line of the index, approximately."""
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
@@ -87,35 +85,6 @@ class EntryEdit(Struct, frozen=True):
 
 Edits: TypeAlias = Mapping[str, EntryEdit | None]
 """Edits by file; None removes the entry."""
-
-
-def write_index(entries: Iterable[KnownEntry], today: str) -> str:
-    """The text of ``MEMORY.md``: a line for each trusted entry, within limits, with a note on how many are left out.
-
-    The index is part of the system prompt, which a model obeys. So it lists only entries with the user's words; what
-    came from tools, web pages and elsewhere is counted, not quoted.
-    """
-    heading, shown, last = "# Memory\n\n", list[str](), list[str]()
-    held = [one for one in entries if not one.entry.over(today)]
-    trusted = [one.entry for one in held if one.stamp.trusted]
-    trusted.sort(key=lambda entry: (not entry.pinned, entry.file))
-    if others := len(held) - len(trusted):
-        noun = "entries" if others > 1 else "entry"
-        last.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
-    room = INDEX_BYTES - len(heading.encode()) - 200
-    for entry in trusted:
-        start = f"- [{entry.name}]({entry.file}) — "
-        gist = entry.quotations[0] if entry.quotations else entry.description
-        line = start + shortened(gist, max(INDEX_LINE - len(start), 40))
-        room -= len(line.encode()) + 1
-        if room < 0 or len(shown) == INDEX_LINES - 6:
-            break
-        shown.append(line)
-    if len(shown) < len(trusted):
-        last.insert(0, f"{len(trusted) - len(shown)} more entries are not listed: the index is full.")
-    if not shown and not last:
-        return ""
-    return heading + "\n".join([*shown, *([""] if last and shown else []), *last]) + "\n"
 
 
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
@@ -347,6 +316,14 @@ class Memory:
         edits = {known.entry.file: None, file: EntryEdit(known.entry.render(), known.stamp)}
         return self.commit(edits, "user", f"{'pinned' if pinned else 'unpinned'} {name}")
 
+    def close(self, name: str) -> Generation:
+        """End an entry as of today: it is kept, and neither listed nor recalled any more."""
+        known = self.entry(name)
+        last = date.fromisoformat(self.today()) - timedelta(days=1)
+        content = known.entry.until_day(last.isoformat()).render()
+        edit = EntryEdit(content, msgspec.structs.replace(known.stamp, sha256=digest(content)))
+        return self.commit({known.entry.file: edit}, "user", f"closed {name}")
+
     def undo(self, number: int | None = None) -> Generation:
         """Restore what was there before a change, to the byte; by default, before the newest one that is not undone.
 
@@ -534,7 +511,11 @@ class Memory:
 
     def _finish(self, now: Generation) -> None:
         contents = ((file, self._object(stamp.sha256), stamp) for file, stamp in now.entries.items())
-        known = (KnownEntry(read_entry(file, content), stamp) for file, content, stamp in contents)
+        usage = self._counted(USAGE, EntryUse)
+        known = (
+            KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse()))
+            for file, content, stamp in contents
+        )
         text = write_index(known, self.today()).encode()
         if text != (self._folder.read(INDEX) or b""):
             self._folder.write(INDEX, text)

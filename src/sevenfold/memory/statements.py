@@ -6,34 +6,30 @@ list item comes with the line that introduces the list. Text that a message only
 `sevenfold.record.authorship` says what that is.
 
 In doubt, a statement is made longer than necessary: that loses nothing.
-
-A statement may name a day relative to the day it was made: "tomorrow", "by Friday", "in two weeks". Only unambiguous
-names are resolved: "next Friday" has two meanings, "on Friday" may be past, and "by Friday" on a Friday may be today.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
 from functools import lru_cache
-from itertools import accumulate
 
 from msgspec import Struct
 
 from sevenfold.memory.entry import Kind
 from sevenfold.memory.words import is_temporary
-from sevenfold.recall.ranking import folded
+from sevenfold.recall.ranking import DENSE_RUN
 from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
-DATES = "Dates: "
-"""The beginning of the line that gives the dates of relative days in the user's words."""
 LONGEST = 1_500
 """Characters. Anything longer without an end was pasted, and is not a statement."""
-_ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
+_ITEM = re.compile(r"(\s*)(?:[-*+•]|(?P<number>\d{1,3})[.)])\s+(?=\S)")
 _END = re.compile(r"[.!?…]+[\"'”’»)\]*_`]*(?= (?![a-z])|$)|[。！？]+[」』”]?")
 _ABBREVIATED = re.compile(r"\b(?:al|approx|cf|dr|e\.g|i\.e|mrs?|ms|prof|st|vs)\.$", re.IGNORECASE)
+_ORDINAL = re.compile(r"(?<![\w.,/:-])\d{1,2}\.$")
+"""A short number with a full stop: "the 15. of November" goes on, and so does the number of an item."""
 _MARKS = re.compile('["“”„«»「」『』]')
+_OPENS_LIST = (":", "：")
 _GAP = " […]"
 
 
@@ -63,35 +59,28 @@ def statements(message: str) -> tuple[Statement, ...]:
         made = [Statement(one, lead) for one in _sentences(words)]
         if leads and not lead.endswith(_GAP):
             leads[-1] = (leads[-1][0], lead + _GAP)  # for the items after this one
-        if words.endswith(":"):
+        if words.endswith(_OPENS_LIST):
             leads.append((-1 if indent is None else indent, made[-1].text))
         # With a paste in the middle of it, a sentence says what others wrote.
         found += (statement for statement in made if PASTED not in statement.text)
     return tuple(found)
 
 
-def whole(message: str, words: str) -> str:
-    """The complete statements of a message that contain these words; empty if the words are not the user's own."""
-    wanted = folded("\n".join(_ITEM.sub("", line, count=1) for line in words.splitlines()))
-    found = statements(message)
-    parts = [f"{folded(one.own)} " for one in found]
-    ends = list(accumulate(map(len, parts)))
-    place = "".join(parts).find(wanted) if wanted else -1
-    if place < 0:
-        return ""
-    held = [one for one, end in zip(found, ends, strict=True) if place < end]
-    more = sum(place + len(wanted) >= end for end in ends) - (len(found) - len(held))
-    text = " ".join((held[0].text, *(one.own for one in held[1 : more + 1])))
-    return text if len(text) <= LONGEST else ""
+def strip_marker(line: str) -> str:
+    """A line without the mark of a list item at its beginning."""
+    item = _ITEM.match(line)
+    return line[item.end() :] if item else line
 
 
 def _parts(message: str) -> Iterator[tuple[int | None, str]]:
     """Paragraphs (indent None) and list items; a paragraph that ends in a colon continues after a blank line."""
     indent: int | None = None
     held = ""
+    numbers = {0}
+    """The numbers of the items so far, and what may come before the first one."""
     for line in (*typed_lines(message), "", ""):
-        item = _ITEM.match(line)
-        blank = not line.strip() and (line == QUOTED or not held.endswith(":"))
+        item = _item(line, numbers)
+        blank = not line.strip() and (line == QUOTED or not held.endswith(_OPENS_LIST))
         if held and (item or blank):
             yield indent, held
             held = ""
@@ -102,53 +91,31 @@ def _parts(message: str) -> Iterator[tuple[int | None, str]]:
         yield indent, held
 
 
+def _item(line: str, numbers: set[int]) -> re.Match[str] | None:
+    """The mark of a list item at the beginning of a line; "15. November" without a 14th item is none."""
+    item = _ITEM.match(line)
+    if item is None or item["number"] is None:
+        return item
+    number = int(item["number"])
+    if number > 1 and number - 1 not in numbers:
+        return None
+    numbers.add(number)
+    return item
+
+
 def _sentences(words: str) -> Iterator[str]:
     """The sentences of a paragraph; none ends inside quotation marks or after an abbreviation."""
     start = looked = marks = 0
     for end in _END.finditer(words):
         marks += len(_MARKS.findall(words, looked, end.end()))
         looked = end.end()
-        if marks % 2 == 0 and not _ABBREVIATED.search(words, max(start, looked - 8), looked):
+        unfinished = _ABBREVIATED.search(words, max(start, looked - 8), looked) or (
+            looked < len(words) and _ORDINAL.search(words, max(start, looked - 4), looked)
+        )
+        if marks % 2 == 0 and not unfinished:
             yield words[start:looked].strip()
             start = looked
     yield from filter(None, [words[start:].strip()])
-
-
-# -- relative days -------------------------------------------------------------------------------
-
-_DAYS = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2}
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-_NUMBER = rf"\d{{1,3}}|{'|'.join(_NUMBERS)}"
-_RELATIVE = re.compile(
-    rf"\b(?:(?P<day>the day after tomorrow|today|tonight|tomorrow|yesterday)"
-    rf"|(?:by|until|before|this) (?P<weekday>{'|'.join(_WEEKDAYS)})"
-    rf"|in (?P<ahead>{_NUMBER}) (?P<unit>day|week)s?|(?P<back>{_NUMBER}) (?P<past>day|week)s? ago)\b",
-    re.IGNORECASE,
-)
-
-
-def absolute_dates(words: str, said_on: date) -> dict[str, str]:
-    """The phrases that name a day relative to ``said_on``, each with its date."""
-    return {found: day.isoformat() for found, day in _resolved(words, said_on)}
-
-
-def _resolved(words: str, said_on: date) -> Iterator[tuple[str, date]]:
-    for found in _RELATIVE.finditer(" ".join(words.split())):
-        part = {name: value.casefold() for name, value in found.groupdict().items() if value}
-        if "day" in part:
-            yield found[0], said_on + timedelta(days=_DAYS[part["day"]])
-        elif "ahead" in part:
-            yield found[0], said_on + _span(part["ahead"], part["unit"])
-        elif "back" in part:
-            yield found[0], said_on - _span(part["back"], part["past"])
-        elif ahead := (_WEEKDAYS.index(part["weekday"]) - said_on.weekday()) % 7:
-            yield found[0], said_on + timedelta(days=ahead)
-
-
-def _span(number: str, unit: str) -> timedelta:
-    count = _NUMBERS.get(number) or int(number)
-    return timedelta(days=count * (7 if unit == "week" else 1))
 
 
 # -- facts worth remembering, without a model --------------------------------------------------------
@@ -157,6 +124,8 @@ def _span(number: str, unit: str) -> timedelta:
 
 LEAST_CHARACTERS = 8
 """Shorter quotations prove nothing: anyone says "yes" or "do it"."""
+DENSE_CHARACTER = 3
+"""How many characters one of a script without spaces counts for: it is a syllable or a word."""
 MOST_CHARACTERS = 400
 """A longer sentence is pasted text, not a wish."""
 
@@ -188,8 +157,15 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 _NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
 
 
+def too_short(words: str) -> bool:
+    """Whether words are too few to prove who said them."""
+    bare = words.strip()
+    dense = sum(map(len, DENSE_RUN.findall(bare)))
+    return len(bare) + (DENSE_CHARACTER - 1) * dense < LEAST_CHARACTERS
+
+
 class LastingFact(Struct, frozen=True):
-    """A fact proposed for memory."""
+    """A fact proposed for memory, or a wish that an earlier one no longer counts."""
 
     quotations: tuple[str, ...]
     """The user's words that state it."""
@@ -197,6 +173,14 @@ class LastingFact(Struct, frozen=True):
     note: str = ""
     """Why it matters and how to apply it, in the proposer's words."""
     until: str = ""
+    message: str = ""
+    """The record that the words are said to be from; empty: any."""
+    dates: tuple[tuple[str, str], ...] = ()
+    """Phrases in the user's words that name a day, each with the date that the proposer takes it for."""
+    replaces: tuple[str, ...] = ()
+    """Earlier statements of the user's that it ends, by the name of an entry or in the user's words."""
+    lifts_only: bool = False
+    """Whether it states nothing itself and only ends others."""
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:

@@ -49,6 +49,19 @@ _QUALIFIERS = frozenset(
     )
 )
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
+_DENIES = frozenset(
+    _WORD.findall(
+        """no not never none nothing nobody nor neither without cannot cant dont doesnt didnt wont isnt arent
+        nicht nichts nie niemals niemand kein keine keinen keinem keiner keines ohne weder
+        ne pas jamais aucun aucune rien sans ni non plus"""
+    )
+)
+
+
+def denies(word: str) -> bool:
+    """Whether this word denies something, in English, German or French."""
+    bare = word.casefold().replace("’", "'")
+    return bare in _DENIES or bare.replace("'", "") in _DENIES or bare.endswith("n't")
 
 
 def is_temporary(words: str) -> bool:
@@ -147,6 +160,30 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
         return False
     built_alike = SequenceMatcher(None, order, other_order, autojunk=False).ratio()
     return built_alike < SAME_FRAME and alike(one, other)
+
+
+def shortens(short: str, statement: str) -> bool:
+    """Whether a text only leaves words out of a statement, and none that denies, limits, names or counts something.
+
+    Every gap must be marked with an ellipsis, so that nobody takes it for the whole statement.
+    """
+    parts = [part.split() for part in re.split(r"\s*(?:…|\.{3})\s*", short.strip())]
+    words = statement.split()
+    at = 0
+    for number, part in enumerate(parts):
+        starts = range(at, len(words) - len(part) + 1)
+        place = next((start for start in starts if words[start : start + len(part)] == part), -1)
+        if place < 0 or (number == 0 and place > 0 and part):
+            return False
+        at = place + len(part)
+    if at < len(words) and parts[-1]:
+        return False
+    kept = [word for part in parts for word in part]
+    left = list(words)
+    for word in kept:
+        left.remove(word)
+    matters = (denies(word.strip(".,;:!?")) or names_something(word.strip(".,;:!?")) for word in left)
+    return bool(kept) and not any(matters) and _qualified(" ".join(kept)) == _qualified(statement)
 
 
 def _qualified(text: str) -> tuple[int, frozenset[str]]:

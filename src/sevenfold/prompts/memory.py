@@ -8,12 +8,12 @@ from sevenfold.prompts.text import Text
 class RememberFacts(Text, frozen=True):
     """The instruction to find facts worth remembering."""
 
-    since: str | None
-    """The beginning of the user's first message that was not searched yet."""
+    messages: str
+    """The user's messages to look at, by number."""
+    known: str | None = None
+    """What is remembered and may be changed by them, by handle."""
     tools: str = "do not call any tool"
     """Which tools may be called."""
-    earlier: str | None = None
-    """Messages of the user to search instead, because they have left the context."""
 
 
 class Recalled(Text, frozen=True):

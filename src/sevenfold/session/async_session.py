@@ -182,6 +182,7 @@ class AsyncSession(SessionBase):
             parts.push_async_callback(asyncio.to_thread, self._session.close)
             parts.push_async_callback(self._tasks.close)
             parts.callback(self.conversation.closing.happen)
+            parts.push_async_callback(self._tasks.finish, self.conversation.endings)
 
     async def _run(self, flow: Flow[R]) -> R:
         return await drive_async(flow, self._client, hooks=self._hooks)

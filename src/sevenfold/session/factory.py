@@ -49,7 +49,7 @@ from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
-from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -369,6 +369,11 @@ def _is_there(folder: Path, claim: str) -> bool:
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 
+def exists_in(folder: Path | str | None = None) -> Callable[[str], bool]:
+    """A check whether a path or command named in memory exists in a project (default: the working directory)."""
+    return partial(_is_there, Path(folder) if folder is not None else Path.cwd())
+
+
 def known_secrets(store: SessionParts, client: object = None) -> set[str]:
     """Values that the gate masks wherever they occur: from the environment, `.env` files and the client's key."""
     if store.settings.current().redaction != "gate":
@@ -423,6 +428,8 @@ def _conversation(
         secrets=known_secrets(store, options.get("client")),
         path=store.path,
         within_quota=options.get("within_quota"),
+        process=this_process(),
+        is_alive=process_is_alive,
     )
     usual = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")

@@ -340,7 +340,11 @@ class Session(SessionBase):
         self._store.recall.settle(max(0.0, until - monotonic()))
 
     def close(self) -> None:
-        """Finish pending work and close the session, so that others can open it."""
+        """Finish pending work and close the session, so that others can open it.
+
+        With memory, what was said is looked at for lasting facts first: for at most ``memory_wait`` seconds (a
+        setting), and a keyboard interrupt ends the waiting. The next session of the project looks at what is left.
+        """
         # Runs in reverse order, and each even if another fails: a lock left behind would shut out all other writers.
         with ExitStack() as parts:
             if self._client is not None and self._given is None:
@@ -349,6 +353,12 @@ class Session(SessionBase):
             parts.callback(self._store.recall.close)
             parts.callback(self._threads.close)
             parts.callback(self.conversation.closing.happen)
+            parts.callback(self._threads.finish, self.conversation.endings)
+
+    def hurry(self) -> None:
+        """Let a `close` under way no longer wait for the look for lasting facts; safe in a signal handler."""
+        for ending in self.conversation.endings:
+            ending.hurry()
 
     def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
         """The fields of a single request, checked and encoded."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import stat
 import sys
 import threading
@@ -309,6 +310,20 @@ class MemoryDreamLock:
     def fail(self) -> None:
         """Release the lock and leave the time of the last consolidation unchanged."""
         self._held = False
+
+
+def this_process() -> str:
+    """An identity of this process that no other process has, on this machine or another one."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{process_start_time(pid)}"
+
+
+def process_is_alive(identity: str) -> bool:
+    """Whether the process with this identity is still running; one on another machine counts as running."""
+    host, pid, began = [*identity.rsplit(":", 2), "", ""][:3]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return bool(host)
+    return process_start_time(int(pid)) == began
 
 
 def process_start_time(pid: int) -> str:

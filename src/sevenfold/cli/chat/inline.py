@@ -231,7 +231,10 @@ class InlineScreen:
             self._dismiss()
             self._opening.wait()
             if self._driver is not None:
+                # Closing may wait for a last look for lasting facts.
+                screen.hurry_on_interrupt(self._driver.chat.agent.session.hurry)
                 self._driver.close()
+            screen.ignore_interrupts()
             self._print()
         return self._driver.chat if self._driver else None
 

@@ -247,6 +247,12 @@ def ignore_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def hurry_on_interrupt(hurry: Callable[[], None]) -> None:
+    """From now on, Ctrl-C does not end the program but shortens what it waits for at its end."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: hurry())
+
+
 class Worker:
     """Runs one piece of work at a time in a thread; calls ``on_done`` at its end, with the error or None."""
 

@@ -194,6 +194,7 @@ class Compactor:
         with self._working():
             with self._c.lock:
                 divided, stamp = self.scope(request), self.stamp()
+                self._c.before_hiding()
             hooks = yield from self.ask_hooks(request)
             if hooks is None:
                 return None
@@ -235,6 +236,7 @@ class Compactor:
                 if not self.ask_listeners(request, divided, pool):
                     return None
                 self._progressed("compact_start")
+            c.before_hiding()
             done = yield from self._written(request, divided, got, pool, stamp, most)
             return done if isinstance(done, str) or done.made else done.reason
 

@@ -1,9 +1,9 @@
 """Layer 6: at most once a day, after enough sessions, memory is consolidated in the background.
 
 A fork is shown the entries and may explore with the confined commands of `sevenfold.layers.dream.reader`; then it names
-entries that are duplicates or no longer true. Code decides what to do with them (`sevenfold.memory.consolidation`), in
-one change that can be undone. Only one process dreams at a time. A dream can be stopped at any time; then nothing of it
-remains.
+entries that are duplicates or contradict each other, and days whose dates can be written out. Code decides what to do
+with them (`sevenfold.memory.consolidation`), in one change that can be undone. Only one process dreams at a time. A
+dream can be stopped at any time; then nothing of it remains.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
 from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal
 from sevenfold.memory.entry import shortened
+from sevenfold.memory.index import day_of_entry
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.prompts.memory import DreamEntries
 from sevenfold.record import blocks
@@ -73,6 +74,8 @@ class DreamTask(Struct, frozen=True):
     """The files it wrote or removed."""
     done: tuple[str, ...] = ()
     """Descriptions of what it did."""
+    proposed: tuple[str, ...] = ()
+    """Entries that a later one seems to contradict: what only the user can decide."""
     refused: tuple[str, ...] = ()
     """Suggestions that were not followed, and why."""
     reason: str = ""
@@ -172,7 +175,9 @@ class Dreamer:
         try:
             proposal = yield from self._ask(known)
             self._show(replace(self.task, phase="consolidate"))
-            made = yield from in_thread(partial(dream, self._memory, proposal, self._goes_on))
+            made = yield from in_thread(
+                partial(dream, self._memory, proposal, self._goes_on, self._c.services.still_exists)
+            )
             if self.task.state == "killed":
                 if made.change:
                     self._memory.undo(made.change)
@@ -188,7 +193,7 @@ class Dreamer:
         """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""
         asked = fork(self._c, SOURCE)
         lines = [
-            f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}): "
+            f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}, {day_of_entry(one)}): "
             f"{shortened(one.entry.words, 300)}"
             for one in known
         ]
@@ -264,20 +269,29 @@ class Dreamer:
             return
         if self.task is None or came is None:
             return
-        self._show(replace(self.task, state="completed", done=came.done, refused=came.refused))
-        if came.done:
-            self._c.events.tell(
-                Acted(
-                    source=SOURCE,
-                    layer="dream",
-                    mechanism="dream",
-                    what=f"dream: {'; '.join(came.done)}",
-                    why="a day and five sessions since the last",
-                    items=len(came.edits),
-                    reference=self._memory.path,
-                    undoable=False,
-                )
+        self._show(
+            replace(
+                self.task, state="completed", done=came.done, refused=came.refused, proposed=came.proposed
             )
+        )
+        if came.proposed:
+            self._tell("propose", f"dream: {'; '.join(came.proposed)}", len(came.proposed))
+        if came.done:
+            self._tell("dream", f"dream: {'; '.join(came.done)}", len(came.edits))
+
+    def _tell(self, mechanism: str, what: str, items: int) -> None:
+        self._c.events.tell(
+            Acted(
+                source=SOURCE,
+                layer="dream",
+                mechanism=mechanism,
+                what=what,
+                why="a day and five sessions since the last",
+                items=items,
+                reference=self._memory.path,
+                undoable=False,
+            )
+        )
 
 
 def _command(call: Block) -> str:

@@ -1,44 +1,57 @@
-"""Layer 5: after a finished turn, lasting facts are stored in memory; before a request, fitting entries are recalled.
+"""Layer 5: what the user said is looked at for lasting facts; before a request, fitting entries are recalled.
 
-The search for facts is a fork in the background: it reads the cached prefix, adds one instruction and is never awaited.
-Code decides what may be stored, and as whose words (`sevenfold.memory.admission`).
+A look happens at the end of every session, in a pause of ten minutes, before a compaction hides words that were not
+looked at, and, if something sounds lasting, right after the turn. It runs in the background and no request waits for
+it: as a fork, which reads the cached prefix, or, where that is cheaper or nothing is cached, as a plain call with the
+user's messages. What a session leaves, the next one of the project looks at (`sevenfold.layers.remember.others`). Code
+decides what may be stored, and as whose words (`sevenfold.memory.admission`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sevenfold.conversation import intake
+from sevenfold.conversation.background import Stop
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.request import ToolCall, completed
-from sevenfold.errors import ModelError, SevenfoldError
+from sevenfold.errors import Aborted, ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
-from sevenfold.layers.remember import policy
-from sevenfold.layers.remember.policy import ATTACHMENT, SearchSpan
-from sevenfold.memory.admission import Admission, Witness, admit
+from sevenfold.layers.remember import others, policy
+from sevenfold.layers.remember.look import MOST_FACTS, Look
+from sevenfold.layers.remember.policy import ATTACHMENT
+from sevenfold.layers.remember.span import SearchSpan, portion_of, span_of, users_typed
+from sevenfold.memory.admission import Admission, admit
 from sevenfold.memory.commands import MemoryCommands
+from sevenfold.memory.entry import shortened
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
 from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.unseen import UnseenSessions
+from sevenfold.memory.witness import Witness
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
-from sevenfold.record.authorship import typed_words, users_words
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
+from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 SOURCE = "extract_memories"
+BEAT_SECONDS = 60.0
+"""How often it is checked whether the conversation pauses."""
 MOST_TURNS = 5
 MOST_READS = 8
 """The most tool calls carried out in one turn."""
@@ -60,7 +73,11 @@ class Remember:
 
     def settle(self, c: Conversation) -> Flow[None]:
         """Before a request, attach the entries that fit the user's newest message."""
-        if c.services.memory is not None and c.settings.memory_recall:
+        if c.services.memory is None:
+            return
+        if c.settings.extraction:
+            c.state(MemoryKeeper).begin()
+        if c.settings.memory_recall:
             yield from c.state(MemoryKeeper).recall()
 
     def after_answer(self, c: Conversation) -> None:
@@ -76,20 +93,34 @@ class MemoryKeeper:
         assert c.services.memory is not None
         self._c = c
         self._memory = c.services.memory
+        self._session = c.transcript.place.session
+        self._unseen = UnseenSessions(c.services.memory.folder, c.clock)
+        self._marked = False
+        """Whether it is noted outside the session that there are words to look at."""
+        self._looked_at_others = False
         self._busy = False
+        """Whether a look is under way."""
         self._again = False
-        """Whether another turn ended during the search."""
+        """Whether another turn ended during the look."""
         self._failures = 0
         self._looked: str | None = None
         """The user message for which memory was last searched."""
         self._covered: set[str] = set()
-        """Records up to which the conversation was searched, in addition to the decisions in view."""
+        """Records up to which the conversation was looked at, in addition to the decisions in view."""
         self._caught_up: str | None = None
-        """The newest boundary before which all messages have been searched."""
-        self._since = c.clock.now()
-        """When the conversation was last searched for facts."""
+        """The newest boundary before which everything was looked at."""
+        self._since = self._turn_ended = c.clock.now()
+        """When the conversation was last looked at, and when its last turn ended."""
         self._usd = 0.0
-        """Cost of searching for facts in this session."""
+        """Cost of looking for facts in this session."""
+        self._deferred = False
+        """Whether it was reported that looks wait until the end."""
+        self._rested = False
+        """Whether a pause of ten minutes had its look."""
+        self._leaving = self._ended = self._failed_at_end = self._hurried = self._gone = False
+        """The session is about to be closed; its look at the end was made; no further one can be; its caller does not
+        want to wait for it; it is closed."""
+        self._stop_beat: Stop | None = None
         self._recalled: list[FittingEntry] = []
         """The entries attached to the user's newest message, until the turn ends."""
         self._compares: StatementVectors | None = None
@@ -99,6 +130,8 @@ class MemoryKeeper:
         """Whether the user was told in this session what something else did to memory."""
         self._paused = ""
         """The day on which the daily budget was last reported as spent."""
+        c.hiding.append(self.before_hiding)
+        c.endings.append(self)
 
     # -- recalling ------------------------------------------------------------------------------
 
@@ -107,7 +140,7 @@ class MemoryKeeper:
         items = self._c.transcript.view.items
         if not items or items[-1].said.uuid == self._looked:
             return
-        words = _users_words(items[-1].said)
+        words = users_typed(items[-1].said)
         if not words.strip():
             return
         self._looked = items[-1].said.uuid
@@ -159,72 +192,162 @@ class MemoryKeeper:
 
     # -- remembering ----------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Before a request: note that there are words to look at, and look at what other sessions left."""
+        if self._c.background is None:
+            return
+        if not self._looked_at_others:
+            self._looked_at_others = True
+            self._c.run_background(others.look(self._c, self._unseen), self._others_done, "memory")
+        if not self._marked and policy.worth_asking(self._span().said):
+            self._marked = True
+            self._c.run_background(self._mark(), self._noted)
+
+    def _mark(self) -> Flow[None]:
+        yield from in_thread(partial(self._unseen.begin, self._session, self._c.services.process))
+
     def check(self) -> None:
-        """After the final answer of a turn, log the turn and start a search for facts, if it is time."""
+        """After the final answer of a turn, log the turn and start a look, if it is time."""
         newest = self._c.transcript.view.items[-1]
         if newest.said.role != "assistant" or newest.said.calls or self._c.background is None:
             return
+        self._turn_ended = self._c.clock.now()
+        if self._stop_beat is None:
+            self._stop_beat = self._c.background.every(BEAT_SECONDS, self.rest)
         self._log(newest.said)
         self._look()
 
+    def rest(self) -> None:
+        """Look at the session as if it had ended, if there was no turn for ten minutes."""
+        with self._c.lock:
+            waited = self._c.clock.now() - self._turn_ended
+            if self._busy or self._leaving or waited < policy.IDLE_SECONDS or not self._span().said:
+                return
+            if not self._rested:
+                self._rested = self._start(self._rest_of_session(), free=True)
+            elif self._failures == 0:
+                self._start(self._rest_of_session())
+
+    def before_hiding(self) -> None:
+        """Before a compaction, look at the words it may hide; nothing waits for that."""
+        span = self._span()
+        if span.said and not self._busy and not self._leaving:
+            self._start(self._plain_look(span))
+
     def _look(self) -> None:
-        """Start a search for facts if it is due and within budget; overlapping triggers are merged into one."""
+        """Start a look if the user said something that sounds lasting, or if words left the context unseen."""
         if self._busy:
             self._again = True
             return
         span = self._span()
         if span.wrote:
-            self._c.transcript.decide(Remembered(covered=span.covered))
-            self._since = self._c.clock.now()
+            self._cover(span.covered)
             return
-        pause = breaker.interval_factor(self._failures)
-        behind = pause == 1 and self._share() <= policy.USUAL_SHARE and self._behind(span)
-        if not behind and not policy.due(span, pause=pause, share=self._share()):
-            return
-        if not self._may_spend():
-            return
+        if span.hidden:
+            self._start(self._rest_of_session())
+        elif policy.sounds_lasting(span.said) and breaker.interval_factor(self._failures) == 1:
+            self._start(self._fork_look(span) if self._prefers_fork(span) else self._plain_look(span))
+
+    def _start(self, flow: Flow[tuple[SearchSpan, list[Admission]]], *, free: bool = False) -> bool:
+        """Run a look in the background, unless the budget is spent; ``free`` ones only keep to the spending cap."""
+        if not free and not self._affords():
+            flow.close()
+            return False
+        if not self._c.may_spend():
+            flow.close()
+            return False
         self._busy = True
-        self._c.run_background(self._catch_up() if behind else self._extract(span), self._done, "memory")
+        self._c.run_background(flow, self._done, "memory")
+        return True
 
-    def _share(self) -> float:
-        """The share of the session's bill spent on memory so far."""
-        return policy.share_of(self._usd, self._c.account.usd)
-
-    def _may_spend(self) -> bool:
-        """Whether today's budget allows a search; if not, the search waits, which is reported once a day."""
+    def _affords(self) -> bool:
+        """Whether the budgets allow a look before the end; if not, it waits, which is reported once."""
+        price, size = self._c.profile.price(self._c.size().tokens), self._c.size().tokens
+        costs = policy.cost_of_plain_call(price, policy.PLAIN_TOKENS), policy.cost_of_fork(price, size)
+        expected = min(filter(None, costs), default=None)
+        bill = self._c.account.usd
+        if not policy.affordable(self._usd, expected, bill):
+            if not self._deferred:
+                self._deferred = True
+                self._later(f"it would take more than {policy.USUAL_SHARE:.1%} of the bill now")
+            return False
         most, today, spent = self._c.settings.memory_daily_budget, self._memory.today(), self._memory.spent
-        if most is None or spent < most or not self._c.may_spend():
-            return self._c.may_spend()
+        if most is None or spent < most:
+            return True
         if self._paused != today:
             self._paused = today
-            left = f"${spent:.2f} of ${most:.2f} are spent (memory_daily_budget)"
-            self._c.events.aside(
-                "memory", f"looking for lasting facts waits until tomorrow: {left}", source=SOURCE
-            )
+            self._later(f"${spent:.2f} of ${most:.2f} are spent today (memory_daily_budget)")
         return False
 
-    def _extract(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
-        said, read = yield from self._ask(span)
-        facts = policy.read_facts(said)
+    def _later(self, why: str) -> None:
+        self._c.events.aside(
+            "memory", f"looking for lasting facts waits until the session ends: {why}", source=SOURCE
+        )
+
+    def _prefers_fork(self, span: SearchSpan) -> bool:
+        """Whether the cache still holds the conversation, and reading it from there costs less than a plain call."""
+        c = self._c
+        price = c.profile.price(c.size().tokens)
+        if price is None:
+            return True
+        warm = c.idle_seconds() < SECONDS[c.lifetimes.tail]
+        plain = policy.PLAIN_TOKENS + sum(map(c.count, span.said.values()))
+        both = policy.cost_of_fork(price, c.size().tokens), policy.cost_of_plain_call(price, plain)
+        return warm and (both[0] or 0.0) <= (both[1] or 0.0)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def _fork_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
+        """Ask a fork of the conversation, which may read files first."""
+        look = yield from in_thread(partial(self._prepared, span))
+        answer, read = yield from self._ask(look)
+        facts = look.read(answer)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
-        return span, (yield from in_thread(partial(self._admit, facts, span, read)))
+        return span, (yield from self._admitted(facts, span, read))
 
-    def _catch_up(self) -> Flow[tuple[SearchSpan, list[Admission]]]:
-        """Search messages that left the context unsearched, one portion at a time, if it is due."""
-        boundary = self._c.transcript.view.boundary
-        span = yield from in_thread(self._earlier)
-        if policy.due(span, share=self._share()):
-            return (yield from self._extract(span))
-        self._caught_up = boundary
-        return SearchSpan({}, "", earlier=True), []
+    def _plain_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
+        """Ask in a separate small request that shows the messages, and nothing else of the conversation."""
+        if not policy.worth_asking(span.said):
+            yield from in_thread(partial(self._unseen.done, self._session, span.covered))
+            self._marked = False
+            return span, []
+        look = yield from in_thread(partial(self._prepared, span))
+        answer, cost = yield from others.ask(self._c, look, SOURCE)
+        if cost:
+            self._usd += cost
+            yield from in_thread(partial(self._memory.spend, cost))
+        facts = look.read(answer)
+        if facts is None:
+            raise ModelError("the answer does not keep to the format")
+        return span, (yield from self._admitted(facts, span))
 
-    def _ask(self, span: SearchSpan) -> Flow[tuple[str, list[Block]]]:
+    def _rest_of_session(self) -> Flow[tuple[SearchSpan, list[Admission]]]:
+        """Look at all that was not looked at, in the context or not; one portion of it, if it is long."""
+        span = yield from in_thread(self._unseen_span)
+        return (yield from self._plain_look(span))
+
+    def _prepared(self, span: SearchSpan) -> Look:
+        return Look.at(span.said, span.days, span.around, self._memory.entries(), self._memory.today())
+
+    def _admitted(
+        self, facts: list[LastingFact], span: SearchSpan, read: Sequence[Block] = ()
+    ) -> Flow[list[Admission]]:
+        if self._gone:
+            raise Aborted("the session was closed")
+        if len(facts) > MOST_FACTS:
+            self._aside(f"more than {MOST_FACTS} facts at once: the rest of the answer was left out")
+        admitted = yield from in_thread(partial(self._admit, facts[:MOST_FACTS], span, read))
+        yield from in_thread(partial(self._unseen.done, self._session, span.covered))
+        self._marked = False
+        return admitted
+
+    def _ask(self, look: Look) -> Flow[tuple[str, list[Block]]]:
         """Ask the model for facts; returns its answer, and the calls and results of what it read before."""
         asked = fork(self._c, SOURCE)
         may_read = self._c.read_only is not None and policy.may_read(self._usd, self._c.account)
         reading = [name for name, kind in self._c.kinds.items() if kind in READS and may_read]
-        asked.user(policy.instruction(span, reading).render())
+        asked.user(look.instruction(in_view=True, reading=reading).render())
         read: list[Block] = []
         for turn in range(1, MOST_TURNS + 1):
             outcome = yield from asked.turn()
@@ -249,44 +372,138 @@ class MemoryKeeper:
         return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
 
     def _admit(self, facts: list[LastingFact], span: SearchSpan, read: Sequence[Block]) -> list[Admission]:
-        seen = witness(self._c, span.said, read)
+        seen = witness(self._c, span, read)
         likeness = self._likeness() if facts else None
         alike = likeness.alike if likeness is not None else None
         return admit(self._memory, facts, seen, self._c.clock.now(), alike)
 
     def _done(self, came: tuple[SearchSpan, list[Admission]] | Exception) -> None:
         self._busy = False
+        if self._gone:
+            return
         if isinstance(came, Exception):
             self._failures += 1
             self._aside(f"nothing was remembered: {came}")
-            return
-        span, admitted = came
-        self._failures, self._since = 0, self._c.clock.now()
-        if span.said:
-            self._c.transcript.decide(Remembered(covered=span.covered))
-            self._covered.add(span.covered)
-        if line := policy.outcome(admitted):
-            self._tell("extract", line, self._memory.path)
-        for one in admitted:
-            if one.refused:
-                self._aside(f"not remembered: {one.refused}")
-        if self._again or span.earlier:
+        else:
+            span, admitted = came
+            self._failures = 0
+            if span.covered:
+                self._cover(span.covered)
+            self._report(admitted)
+        if self._leaving:
+            self._look_at_the_end()
+        elif not isinstance(came, Exception) and (self._again or came[0].hidden):
             self._again = False
             self._look()
 
+    def _report(self, admitted: Sequence[Admission]) -> None:
+        if line := policy.outcome(admitted):
+            self._tell("extract", line, self._memory.path)
+        for admission in admitted:
+            if admission.refused:
+                self._aside(f"not remembered: {admission.refused}")
+            for closing in admission.closed:
+                if closing.change:
+                    self._tell("close", policy.closed(closing), self._memory.path)
+                else:
+                    earlier = shortened(closing.earlier, policy.LONGEST_SOURCE)
+                    self._aside(f'"{earlier}" still counts: {closing.refused}')
+
+    def _cover(self, record: str) -> None:
+        """Record that everything up to a record was looked at."""
+        self._c.transcript.decide(Remembered(covered=record))
+        self._covered.add(record)
+        self._since = self._c.clock.now()
+
+    def _others_done(self, came: list[others.OtherLook] | Exception) -> None:
+        if self._gone:
+            return
+        if isinstance(came, Exception):
+            self._aside(f"what earlier sessions left was not looked at: {came}")
+            return
+        for look in came:
+            if look.problem:
+                self._aside(f"session {look.session} was not looked at: {look.problem}")
+            self._report(look.admitted)
+
+    def _noted(self, came: object) -> None:
+        if isinstance(came, Exception):
+            self._marked = False
+            self._aside(f"it could not be noted that there are words to look at: {came}")
+
+    # -- the end --------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """How long the end of the session may wait for its look."""
+        return self._c.settings.memory_wait
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to wait for."""
+        return self._busy and not self._hurried
+
+    def leave(self) -> None:
+        """The session is about to be closed: look at what was not looked at yet, once."""
+        with self._c.lock:
+            if self._leaving:
+                return
+            self._leaving = True
+            if self._stop_beat is not None:
+                self._stop_beat()
+            self._look_at_the_end()
+
+    def hurry(self) -> None:
+        """Do not wait any longer for the look at the end."""
+        self._hurried = True
+
+    def left(self) -> None:
+        """The session is closed now: what was not looked at is left to the next session of the project."""
+        with self._c.lock:
+            if self._gone:
+                return
+            self._gone = True
+            rest = self._span().said if self._c.settings.extraction else {}
+            if not (rest and policy.worth_asking(rest)) and not self._busy:
+                return
+            count = f"{len(rest)} message{'s' * (len(rest) != 1)}"
+            self._aside(f"{count} of yours not looked at yet: the next session of this project does that")
+        if self._c.background is not None:
+            try:
+                self._unseen.leave(self._session)
+            except SevenfoldError as error:
+                self._aside(str(error))
+
+    def _look_at_the_end(self) -> None:
+        """Start the look at the end of the session; once, whatever was spent, and again as long as budgets allow."""
+        c = self._c
+        if self._busy or not c.settings.extraction or c.settings.memory_wait == 0 or self._failed_at_end:
+            return
+        span = self._span()
+        if span.wrote:
+            self._cover(span.covered)
+            return
+        if not span.said and not span.hidden:
+            return
+        first, self._ended = not self._ended, True
+        if first or (self._failures == 0 and span.said):
+            self._failed_at_end = not self._start(self._rest_of_session(), free=first)
+        else:
+            self._failed_at_end = True
+
+    # -- what there is to look at -----------------------------------------------------------------
+
     def _span(self) -> SearchSpan:
-        """The part of the view that has not been searched yet."""
+        """The part of the view that has not been looked at yet."""
         view = self._c.transcript.view
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
         since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
-        return SearchSpan(
-            said=_words(item.said for item in reversed(since)),
-            covered=view.items[-1].said.uuid if view.items else "",  # after a rewind to the beginning
-            tokens=sum(map(self._c.item_tokens, since)),
-            wrote=self._wrote(calls),
-            whole=len(since) == len(view.items),
-        )
+        span = span_of([item.said for item in reversed(since)], self._c.remarks)
+        boundary = view.boundary
+        behind = len(since) == len(view.items) and boundary is not None and boundary != self._caught_up
+        covered = view.items[-1].said.uuid if view.items else ""  # after a rewind to the beginning
+        return replace(span, covered=covered, wrote=self._wrote(calls), hidden=behind)
 
     def _wrote(self, calls: Sequence[Block]) -> bool:
         """Whether the agent itself wrote to memory in one of these calls."""
@@ -298,28 +515,26 @@ class MemoryKeeper:
         newest = next(self._memory.changes(), None) if named else None
         return newest is not None and newest.by in ("agent", "outside") and newest.at >= self._since
 
-    def _behind(self, span: SearchSpan) -> bool:
-        """Whether messages may have left the context without having been searched."""
-        boundary = self._c.transcript.view.boundary
-        return span.whole and boundary is not None and boundary != self._caught_up
-
-    def _earlier(self) -> SearchSpan:
-        """The first portion of messages that left the context unsearched; reads the whole log."""
+    def _unseen_span(self) -> SearchSpan:
+        """The first portion of all that has not been looked at; reads the whole log if a compaction hid some of it."""
+        span = self._span()
+        if not span.hidden:
+            return portion_of(span)
         log = self._c.transcript.log
         items = whole(log).items
-        known = {made.covered for _, made in log.decisions(Remembered)}
+        known = self._covered | {made.covered for _, made in log.decisions(Remembered)}
+        known.add(self._unseen.covered(self._session))
         start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-        self._covered.update(item.said.uuid for item in items[start - 1 : start])
-        in_view = {item.said.uuid for item in self._c.transcript.view.items}
-        left = [item for item in items[start:] if item.said.uuid not in in_view]
-        words = policy.portion(_words(item.said for item in left))
-        tokens = sum(map(self._c.item_tokens, left))
-        return SearchSpan(words, next(reversed(words), ""), tokens, earlier=True)
+        left = portion_of(span_of([item.said for item in items[start:]], self._c.remarks))
+        if left.covered == (items[-1].said.uuid if items else ""):
+            self._caught_up = self._c.transcript.view.boundary
+            return left
+        return replace(left, hidden=True)
 
     def _log(self, answer: Said) -> None:
         """Add the finished turn to the daily log, in the background."""
         items = reversed(self._c.transcript.view.items)
-        asked = next((words for item in items if (words := _users_words(item.said).strip())), "")
+        asked = next((words for item in items if (words := users_typed(item.said).strip())), "")
         said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
         used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
@@ -363,10 +578,10 @@ def memory_commands(c: Conversation) -> MemoryCommands | None:
     return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
 
 
-def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] = ()) -> Witness:
+def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Block] = ()) -> Witness:
     """The evidence for facts from a conversation, and from what a fork of it ``read`` in addition.
 
-    ``new`` are the user's words, by record, that have not been searched before.
+    ``span`` is the part that has not been looked at before.
     """
     items = tuple(c.transcript.view.items)
     found = [*(block for item in items for block in item.said.blocks), *read]
@@ -374,10 +589,15 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # If a model repeats text from the instruction, that is not a fact.
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
+    new = span or SearchSpan({}, "")
+    view = span_of([item.said for item in items], c.remarks)
+    # In the order in which it was said: what left the context comes before what is in view.
+    hidden = {record: words for record, words in new.said.items() if record not in view.said}
     return Witness(
-        said={**new, **_words(item.said for item in items)},
-        days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},
-        new=frozenset(new),
+        said={**hidden, **view.said},
+        days={**new.days, **view.days},
+        times={**new.times, **view.times},
+        new=frozenset(new.said),
         session=c.transcript.place.session,
         least=_least(c, kinds.values()),
         given=given,
@@ -404,14 +624,3 @@ def _recalled(c: Conversation) -> list[str]:
     """The texts of recalled entries that are still in view."""
     shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
     return [blocks.words_of(block) for said in shown for block in said.blocks]
-
-
-def _users_words(said: Said) -> str:
-    # The user's words in tool results do not count, as a tool could imitate them.
-    return "" if said.attachment else users_words(said)
-
-
-def _words(records: Iterable[Said]) -> dict[str, str]:
-    """What the user typed in these records, by record; what they pasted may be anyone's words."""
-    found = {said.uuid: typed_words(said) for said in records if not said.attachment}
-    return {record: words for record, words in found.items() if words.strip()}

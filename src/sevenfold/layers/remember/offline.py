@@ -7,32 +7,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from sevenfold.layers.compact.offline import items_of
-from sevenfold.layers.remember.policy import SHOWN
+from sevenfold.layers.remember.look import SHOWN
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.statements import facts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import from_user
 from sevenfold.record.layout import Item
 
-_LISTED = re.compile(r"messages of the user, which have left the conversation:\n\n((?:- [^\n]*\n)+)")
-_SINCE = re.compile(r'from this message of the user on: "(.*)"')
+_LISTED = re.compile(r"^\[(\d+)\] [^\n]*$", re.MULTILINE)
+_BEGINNING = re.compile(r'^\[\d+\] [^":]*: "(.*)"$')
 
 
 def find_facts(request: Mapping[str, Any]) -> str:
-    """Answer a request for facts: find them in the messages that the instruction in its last message asks about."""
+    """Answer a request for facts: find them in the messages that the instruction in its last message lists."""
     *before, last = request["messages"]
     instruction = "\n".join(map(_words, items_of([last])))
-    if listed := _LISTED.search(instruction):
-        said = {line: line.removeprefix("- ") for line in listed[1].splitlines()}
-    else:
-        said = {item.said.uuid: _words(item) for item in items_of(before) if from_user(item.said)}
-        since = _SINCE.search(instruction)
-        fits = (since is not None and shortened(words, SHOWN) == since[1] for words in said.values())
-        start = max((place for place, fit in enumerate(fits) if fit), default=0)
-        said = dict(list(said.items())[start:])
-    quotes = ((fact.kind, words) for fact in facts(said) for words in fact.quotations if "<" not in words)
-    found = [f'<fact type="{kind}">\n<quote>{words}</quote>\n</fact>' for kind, words in quotes]
-    return "\n".join(found) or "<nothing/>"
+    earlier = [_words(item) for item in items_of(before) if from_user(item.said)]
+    said: dict[str, str] = {}
+    headings = list(_LISTED.finditer(instruction))
+    ends = [*(heading.start() for heading in headings[1:]), len(instruction)]
+    for heading, end in zip(headings, ends, strict=False):
+        if begins := _BEGINNING.match(heading[0]):
+            alike = (words for words in reversed(earlier) if _begins(words) == begins[1])
+            said[heading[1]] = next(alike, "")
+        else:
+            lines = instruction[heading.end() : end].splitlines()
+            said[heading[1]] = "\n".join(line.removeprefix("> ") for line in lines if line.startswith(">"))
+    if not headings:  # a request that lists nothing is about the whole conversation
+        said = {"": "\n".join(earlier)}
+    answers = []
+    for number, words in said.items():
+        for fact in facts({number: words}):
+            quotes = (f"<quote>{quote}</quote>" for quote in fact.quotations if "<" not in quote)
+            answers += [
+                f'<fact message="{number}" type="{fact.kind}">\n{quote}\n</fact>' for quote in quotes
+            ]
+    return "\n".join(answers) or "<nothing/>"
+
+
+def _begins(words: str) -> str:
+    return shortened(words, SHOWN).replace('"', "'")
 
 
 def _words(item: Item) -> str:

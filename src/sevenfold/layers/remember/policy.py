@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from sevenfold.memory.entry import KINDS, Kind, shortened
+from sevenfold.memory.dates import DATES, absolute_dates
+from sevenfold.memory.entry import shortened
 from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import FittingEntry
-from sevenfold.memory.statements import DATES, LastingFact, absolute_dates, facts
-from sevenfold.prompts.memory import RememberFacts
+from sevenfold.memory.statements import facts, statements, too_short
+from sevenfold.memory.tree import stale
+from sevenfold.profiles import Price
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
 from sevenfold.record.quoting import quotation
@@ -23,43 +22,28 @@ from sevenfold.record.usage import Account
 
 if TYPE_CHECKING:
     from sevenfold.memory.admission import Admission
+    from sevenfold.memory.closing import Closing
 
-GROWTH = 6_000
-"""Tokens of conversation after which the user's words are searched for facts, even if nothing sounds lasting."""
-USUAL_SHARE, MOST_SHARE = 0.02, 0.04
-"""The most of a session's bill that may go to memory: usually, and if something sounds lasting."""
-FREE_USD = 0.02
-"""What memory may cost in a session before its share of the bill counts: short sessions cost little anyway."""
-MOST_FACTS = 40
-"""The most facts taken from one answer."""
-MOST_CLAIMS = 8
-SHOWN = 120
-"""Characters quoted from the message at which the model is asked to begin."""
-MOST_EARLIER = 16_000
-"""The most characters of messages that left the context to show in one request."""
-LONGEST_EARLIER = 2_000
-"""The most characters of each of those messages."""
+USUAL_SHARE = 0.015
+"""The most of a session's bill that may go to looks before its end; those at the end are always allowed."""
+OUTPUT_TOKENS = 300
+"""Tokens of a usual answer to a look, for an estimate of its cost."""
+INSTRUCTION_TOKENS = 1_200
+MOST_OUTPUT = 8_000
+"""The most tokens of the answer to a plain call."""
+PLAIN_TOKENS = 2_500
+"""Tokens of a plain call without the user's messages."""
+IDLE_SECONDS = 600.0
+"""After how long without a turn a session is looked at as if it had ended."""
 LONGEST_SOURCE = 80
 """The most characters of an entry's source."""
 LOGGED = 120
 """The most characters of a question, and of its answer, in the daily log."""
 
-_FACT = re.compile(r"<fact\b([^>\n]{0,200})>(.*?)</fact>", re.DOTALL | re.IGNORECASE)
-_QUOTE = re.compile(r"<quote>(.*?)</quote>", re.DOTALL | re.IGNORECASE)
-_NOTE = re.compile(r"<note>(.*?)</note>", re.DOTALL | re.IGNORECASE)
-_TYPE = re.compile(r'\btype="([a-z]+)"')
-_UNTIL = re.compile(r'\buntil="(\d{4}-\d\d-\d\d)"')
-_NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
-_SPAN = re.compile(r"`([^`\n]{2,120})`")
-_PATH = re.compile(
-    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
-)
-_FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
 _DATED = ("modified", "updated", "date", "created")
 """Front-matter keys with which other tools date a file."""
 _NO_NAME = re.compile(r"[^\w./:@-]+")
-_COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ATTACHMENT = "recalled_memory"
 _UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
@@ -69,67 +53,42 @@ ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", 
 """The origin of a tool's output, by the kind of tool; for any other kind it is ``tool``."""
 
 
-class SearchSpan(Struct, frozen=True):
-    """A part of the conversation that has not been searched for facts yet."""
-
-    said: Mapping[str, str]
-    """The user's words, by record."""
-    covered: str
-    """The last record of the span."""
-    tokens: int = 0
-    wrote: bool = False
-    """Whether the agent itself wrote to memory in it."""
-    whole: bool = False
-    """Whether it begins where the view begins."""
-    earlier: bool = False
-    """Whether all of it has left the context."""
-
-
 def share_of(spent: float, bill: float | None) -> float:
-    """The share of a session's bill spent on memory; 0 while that is only a few cents."""
-    return spent / bill if bill and spent > FREE_USD else 0.0
+    """The share of a session's bill spent on memory; 0 if the bill is not known."""
+    return spent / bill if bill else 0.0
 
 
 def may_read(spent: float, account: Account) -> bool:
-    """Whether one more search, with an extra turn to read files, stays within memory's usual share of the bill."""
+    """Whether one more look, with an extra turn to read files, stays within memory's usual share of the bill."""
     request = (account.usd or 0.0) / max(1, account.requests)
     return share_of(spent + 2 * request, account.usd) <= USUAL_SHARE
 
 
-def due(span: SearchSpan, *, pause: int = 1, share: float = 0.0) -> bool:
-    """Whether it is time to search for facts.
-
-    At once if the user said something that sounds lasting, otherwise after enough conversation: after failures,
-    ``pause`` times as much. Neither applies while memory's ``share`` of the session's bill is too large.
-    """
-    if not span.said or share > MOST_SHARE:
-        return False
-    lasting = pause == 1 and any(True for _ in facts(span.said))
-    return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
+def affordable(spent: float, expected: float | None, bill: float | None) -> bool:
+    """Whether a look before the end of the session stays within memory's usual share of the bill."""
+    return not bill or share_of(spent + (expected or 0.0), bill) <= USUAL_SHARE
 
 
-def instruction(span: SearchSpan, reading: Sequence[str] = ()) -> RememberFacts:
-    """The instruction to find facts in a span; ``reading`` names the tools with which the model may read files."""
-    since = None if span.earlier else shortened(next(iter(span.said.values())), SHOWN)
-    told = "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
-    asked = RememberFacts(since, earlier=told if span.earlier else None)
-    if not reading:
-        return asked
-    names = ", ".join(reading)
-    tools = f"call no tool but {names}, all calls in one turn and only to see what files already say"
-    return replace(asked, tools=tools)
+def sounds_lasting(said: Mapping[str, str]) -> bool:
+    """Whether the user's words sound lasting in English, so that looking need not wait for the end."""
+    return any(True for _ in facts(said))
 
 
-def portion(said: Mapping[str, str]) -> dict[str, str]:
-    """As many of these messages, from the first on, as fit into one request."""
-    taken: dict[str, str] = {}
-    room = MOST_EARLIER
-    for record, words in said.items():
-        room -= min(len(words), LONGEST_EARLIER)
-        if taken and room < 0:
-            break
-        taken[record] = words
-    return taken
+def cost_of_fork(price: Price | None, size: int) -> float | None:
+    """The expected cost of a look by a fork of a conversation of this size, whose prefix is cached."""
+    if price is None:
+        return None
+    return (size * price.read + INSTRUCTION_TOKENS * price.input + OUTPUT_TOKENS * price.output) / 1e6
+
+
+def cost_of_plain_call(price: Price | None, size: int) -> float | None:
+    """The expected cost of a look by a plain call with an instruction of this size."""
+    return None if price is None else (size * price.input + OUTPUT_TOKENS * price.output) / 1e6
+
+
+def worth_asking(said: Mapping[str, str]) -> bool:
+    """Whether the user said anything that can be quoted: "yes" and "go on" prove nothing."""
+    return any(not too_short(statement.own) for words in said.values() for statement in statements(words))
 
 
 def log_line(now: float, session: str, asked: str, answered: str) -> str:
@@ -158,21 +117,22 @@ def origin_of(said: Said) -> Origin:
     return "file" if said.attachment in ("file", "directory") else "model"
 
 
-def read_facts(answer: str) -> list[LastingFact] | None:
-    """Parse the facts in a model's answer; None if it does not follow the format."""
-    found = []
-    for attributes, inside in _FACT.findall(answer):
-        kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
-        quotations = tuple(filter(None, (words.strip().strip('"“”') for words in _QUOTE.findall(inside))))
-        said, last = note[1].strip() if note else "", until[1] if until else ""
-        found.append(LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
-    return found[:MOST_FACTS] if found or _NOTHING.search(answer) else None
-
-
 def outcome(admitted: Sequence[Admission]) -> str:
-    """The names of the new entries, as one line; empty if there are none."""
-    new = [one.file.removesuffix(".md") for one in admitted if one.new]
-    return f"remembered: {', '.join(new)}" if new else ""
+    """The names of the new entries, as one line that says which are unconfirmed; empty if there are none."""
+    names = []
+    for admission in admitted:
+        if admission.new and admission.file:
+            doubt = (
+                "" if admission.confirmed else f" (unconfirmed: from {admission.origin}, not your words)"
+            )
+            names.append(f"{admission.file.removesuffix('.md')}{doubt}")
+    return f"remembered: {', '.join(names)}" if names else ""
+
+
+def closed(closing: Closing) -> str:
+    """What was closed, by which words, and how to undo it, as one line."""
+    earlier, later = (shortened(words, LONGEST_SOURCE * 2) for words in (closing.earlier, closing.later))
+    return f'closed "{earlier}": you said "{later}"; `sevenfold memory undo {closing.change}` reverts it'
 
 
 def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
@@ -193,18 +153,6 @@ def day_of(timestamp: str) -> date | None:
         return datetime.fromisoformat(timestamp).astimezone().date()
     except ValueError:
         return None
-
-
-def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
-    """The paths, commands and script flags named in an entry that no longer exist."""
-    spans = _SPAN.findall(entry)
-    # Only for scripts can flags be checked without running anything.
-    scripts = filter(None, map(_PATH.search, spans))
-    flags = [f"{flag} in {one[0]}" for one in scripts for flag in _FLAG.findall(one.string, one.end())]
-    first = (word for span in spans for word in span.split()[:1])
-    commands = filter(_COMMAND.fullmatch, first)
-    claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
-    return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
 
 
 def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
@@ -247,5 +195,6 @@ def _dates(known: KnownEntry) -> str:
     return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
 
 
-def _kind(given: str) -> Kind:
-    return next((kind for kind in KINDS if kind == given), "project")
+def _quotation(words: str, most: int) -> str:
+    """The words on one line in quotation marks, so that nothing in them can pass for a line of our own."""
+    return '"' + shortened(words, most).replace('"', "'") + '"'

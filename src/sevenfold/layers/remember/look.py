@@ -1,0 +1,163 @@
+"""One look for lasting facts: the user's messages it is about, how they are shown to a model, and what it answers.
+
+The model names messages by number and earlier statements by a short handle, so both are shown with these. A fork sees
+the conversation and needs only the beginning of each message; a plain call is shown the messages, and a sentence of the
+answers around each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from itertools import islice
+
+from msgspec import Struct
+
+from sevenfold.layers.remember.answers import Tagged, tagged
+from sevenfold.memory.entry import KINDS, Kind, shortened
+from sevenfold.memory.index import day_of_entry
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.words import distinctive_words, shared
+from sevenfold.prompts.memory import RememberFacts
+
+SHOWN = 120
+"""Characters shown of a message that the model can read in the conversation."""
+LONGEST_HEAD, LONGEST_TAIL = 3_000, 1_000
+"""Characters shown of the beginning and the end of a message that the model cannot read."""
+LONGEST_CONTEXT = 200
+"""Characters shown of the answer before a message, and of the one after it."""
+MOST_KNOWN = 40
+"""The most entries shown, those first that share words with the messages."""
+LONGEST_KNOWN = 160
+MOST_FACTS = 100
+"""The most facts taken from one answer."""
+MOST_NAMED = 8
+"""The most earlier statements that one fact may name."""
+
+_NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
+_HANDLE = re.compile(r"\[?(m\d{1,3})\]?", re.IGNORECASE)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Neighbours(Struct, frozen=True):
+    """What the model said around a message of the user's, a sentence each."""
+
+    before: str = ""
+    after: str = ""
+
+
+class Look(Struct, frozen=True):
+    """The messages to look at, and the entries that they may change."""
+
+    said: Mapping[str, str]
+    """The user's messages, by record, in order."""
+    days: Mapping[str, date] = {}
+    around: Mapping[str, Neighbours] = {}
+    known: tuple[KnownEntry, ...] = ()
+
+    @classmethod
+    def at(
+        cls,
+        said: Mapping[str, str],
+        days: Mapping[str, date],
+        around: Mapping[str, Neighbours],
+        entries: Iterable[KnownEntry],
+        today: str,
+    ) -> Look:
+        """A look at these messages, with the valid entries of the user's that fit them best."""
+        valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.over(today)]
+        words = distinctive_words("\n".join(said.values()))
+        best = sorted(
+            valid,
+            key=lambda entry: (-len(shared(distinctive_words(entry.entry.words), words)), -entry.when),
+        )
+        return cls(said, days, around, tuple(best[:MOST_KNOWN]))
+
+    def instruction(self, *, in_view: bool, reading: Sequence[str] = ()) -> RememberFacts:
+        """The instruction for a model that sees the conversation, or only this.
+
+        ``reading`` names the tools with which it may look at files first.
+        """
+        listed = (
+            self._heading(number, record, words) if in_view else self._whole(number, record, words)
+            for number, (record, words) in enumerate(self.said.items(), 1)
+        )
+        lines = [
+            f'm{number}: "{_line(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
+            for number, entry in enumerate(self.known, 1)
+        ]
+        separator = "\n" if in_view else "\n\n"
+        if not reading:
+            return RememberFacts(separator.join(listed), "\n".join(lines) or None)
+        names = ", ".join(reading)
+        tools = f"call no tool but {names}, all calls in one turn and only to see what files already say"
+        return RememberFacts(separator.join(listed), "\n".join(lines) or None, tools)
+
+    def read(self, answer: str) -> list[LastingFact] | None:
+        """The facts in a model's answer about this look; None if it does not follow the format."""
+        facts = list(islice(map(self._fact, tagged(answer)), MOST_FACTS + 1))
+        return facts if facts or _NOTHING.search(answer) else None
+
+    def _heading(self, number: int, record: str, words: str) -> str:
+        return f'[{number}] {self._when(record)}: "{_line(words, SHOWN)}"'
+
+    def _whole(self, number: int, record: str, words: str) -> str:
+        text = words.strip()
+        if len(text) > LONGEST_HEAD + LONGEST_TAIL:
+            text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
+        around = self.around.get(record, Neighbours())
+        before = f'\nthe model had said: "{_line(around.before, LONGEST_CONTEXT)}"' if around.before else ""
+        after = f'\nthe model said then: "{_line(around.after, LONGEST_CONTEXT)}"' if around.after else ""
+        quoted = "\n".join(f"> {line}" for line in text.splitlines())
+        return f"[{number}] {self._when(record)}{before}\nthe user:\n{quoted}{after}"
+
+    def _when(self, record: str) -> str:
+        day = self.days.get(record)
+        return f"{day:%A} {day.isoformat()}" if day else "day unknown"
+
+    def _fact(self, tag: Tagged) -> LastingFact:
+        record = self._record(tag.attributes.get("message", ""))
+        if not record:
+            quotes = (part for part in tag.parts if part.name == "quote")
+            record = next(
+                filter(None, (self._record(part.attributes.get("message", "")) for part in quotes)), ""
+            )
+        until = tag.attributes.get("until", "")
+        dates = ((part.attributes.get("words", ""), part.text) for part in tag.parts if part.name == "date")
+        return LastingFact(
+            quotations=tag.texts("quote"),
+            kind=_kind(tag.attributes.get("type", "")),
+            note="\n".join(tag.texts("note")),
+            until=until if _DAY.fullmatch(until) else "",
+            message=record,
+            dates=tuple((words, day) for words, day in dates if words and _DAY.fullmatch(day)),
+            replaces=tuple(map(self._named, tag.texts("replaces", "earlier")))[:MOST_NAMED],
+            lifts_only=tag.name == "forget",
+        )
+
+    def _record(self, number: str) -> str:
+        """The record of the message with this number; empty if there is none."""
+        digits = number.strip("[]# ")
+        place = int(digits) - 1 if digits.isascii() and digits.isdecimal() and len(digits) < 6 else -1
+        return list(self.said)[place] if 0 <= place < len(self.said) else ""
+
+    def _named(self, earlier: str) -> str:
+        """The file of the entry with this handle; any other text as it is."""
+        handle = _HANDLE.fullmatch(earlier.strip())
+        place = int(handle[1][1:]) - 1 if handle else -1
+        return self.known[place].entry.file if 0 <= place < len(self.known) else earlier
+
+
+def read_facts(answer: str) -> list[LastingFact] | None:
+    """The facts in a model's answer that names no messages; None if it does not follow the format."""
+    return Look({}).read(answer)
+
+
+def _line(words: str, most: int) -> str:
+    return shortened(words, most).replace('"', "'")
+
+
+def _kind(given: str) -> Kind:
+    return next((kind for kind in KINDS if kind == given.lower()), "project")

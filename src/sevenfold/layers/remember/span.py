@@ -1,0 +1,142 @@
+"""A stretch of a conversation that has not been looked at for lasting facts, in this session or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.layers.remember.look import LONGEST_HEAD, LONGEST_TAIL, Neighbours
+from sevenfold.memory.statements import statements
+from sevenfold.record import blocks
+from sevenfold.record.authorship import typed_words
+from sevenfold.record.blocks import Block, ToolResult, ToolUse, read_fields
+from sevenfold.record.entries import Said
+
+MOST_SHOWN = 48_000
+"""The most characters of messages that one look shows."""
+ASKS = "AskUser"
+"""The agent's tool that asks the user. Tools of MCP servers have other names."""
+
+
+class SearchSpan(Struct, frozen=True):
+    """The user's words in it, and what is around them."""
+
+    said: Mapping[str, str]
+    """The user's words, by record."""
+    covered: str
+    """The last record of the span."""
+    days: Mapping[str, date] = {}
+    times: Mapping[str, float] = {}
+    """The date and the time of each of these records, where known."""
+    around: Mapping[str, Neighbours] = {}
+    wrote: bool = False
+    """Whether the agent itself wrote to memory in it."""
+    hidden: bool = False
+    """Whether more of the session may have left the context without having been looked at."""
+
+
+def span_of(records: Sequence[Said], remarks: Mapping[str, str] = {}) -> SearchSpan:
+    """The span of these records; ``remarks`` are what the user said when they refused calls, by call."""
+    said = _spoken(records, remarks)
+    days: dict[str, date] = {}
+    times: dict[str, float] = {}
+    around: dict[str, Neighbours] = {}
+    answer = waiting = ""
+    for record in records:
+        if record.uuid in said:
+            around[record.uuid] = Neighbours(before=_sentence(answer, last=True))
+            answer, waiting = "", record.uuid
+            if (when := time_of(record.timestamp)) is not None:
+                days[record.uuid], times[record.uuid] = when.date(), when.timestamp()
+        elif record.role == "assistant" and (text := _text(record)):
+            answer = text
+            if waiting:
+                around[waiting] = replace(around[waiting], after=_sentence(text, last=False))
+                waiting = ""
+    covered = records[-1].uuid if records else ""
+    return SearchSpan(said, covered, days, times, around)
+
+
+def portion_of(span: SearchSpan) -> SearchSpan:
+    """The beginning of a span, with as many messages as one look can show."""
+    said: dict[str, str] = {}
+    room = MOST_SHOWN
+    for record, words in span.said.items():
+        room -= min(len(words), LONGEST_HEAD + LONGEST_TAIL)
+        if said and room < 0:
+            return replace(span, said=said, covered=next(reversed(said)))
+        said[record] = words
+    return span
+
+
+def _spoken(records: Sequence[Said], remarks: Mapping[str, str]) -> dict[str, str]:
+    """What the user typed in these records, answered to questions and remarked on refused calls, by record."""
+    calls: dict[str, ToolUse] = {}
+    said: dict[str, str] = {}
+    for record in records:
+        for block in record.blocks if record.calls else ():
+            body = block.body()
+            if isinstance(body, ToolUse) and body.name == ASKS and record.own:
+                calls[body.id] = body
+        answers = [
+            _answers(block, calls[block.id])
+            for block in record.blocks
+            if block.id in calls and block.id in record.answers
+        ]
+        refusals = [remarks[call] for call in record.answers if call in remarks]
+        words = "\n".join(filter(None, (users_typed(record), *answers, *refusals)))
+        if words.strip():
+            said[record.uuid] = words
+    return said
+
+
+def _answers(result: Block, call: ToolUse) -> str:
+    """The user's answers in the result of a call that asked them: a line of ours separates each from its question.
+
+    The model wrote the questions, so their texts are taken from the call: a question cannot pass for an answer.
+    """
+    body = result.body()
+    questions = read_fields(call.input).get("questions")
+    if not isinstance(body, ToolResult) or body.is_error or not isinstance(questions, list):
+        return ""
+    asked = [str(question.get("question", "")) for question in questions if isinstance(question, dict)]
+    text = blocks.words_of(result)
+    starts: list[tuple[int, int]] = []
+    at = 0
+    for question in asked:
+        opening = f"{question}\n> "
+        begins = text.find(opening, at)
+        if begins < 0:
+            return ""
+        starts.append((begins, begins + len(opening)))
+        at = begins + len(opening)
+    ends = [*(begins for begins, _ in starts[1:]), len(text)]
+    return "\n".join(text[start:end].strip() for (_, start), end in zip(starts, ends, strict=True))
+
+
+def users_typed(said: Said) -> str:
+    """What the user typed in a message; what a program attached to it is not theirs."""
+    return "" if said.attachment else typed_words(said)
+
+
+def time_of(timestamp: str) -> datetime | None:
+    """The local time of a record; None if its timestamp cannot be parsed."""
+    try:
+        return datetime.fromisoformat(timestamp).astimezone()
+    except ValueError:
+        return None
+
+
+def _text(record: Said) -> str:
+    return "\n".join(blocks.words_of(block) for block in record.blocks if block.kind == "text").strip()
+
+
+def _sentence(text: str, *, last: bool) -> str:
+    """The first or the last sentence of a text."""
+    found = statements(text) if text else ()
+    if not found:
+        return ""
+    return found[-1 if last else 0].own

@@ -1,0 +1,175 @@
+"""Closes what the user took back: "forget that", "change that to …", "from now on … instead".
+
+A model names the later statement and the earlier one. Code does not judge their grammar, which differs in every
+language; it checks whose they are and in which order they were made:
+
+- both are the user's own words, found to the letter (a word that may be misspelt ends nothing);
+- the later one is in the stretch of conversation that was just examined, so nothing old is closed again and again;
+- the earlier one was said before it, and is not pinned;
+- one statement ends one other, unless its own words name several.
+
+The earlier entry is closed, never deleted, with the day before the later statement as its last, in a change of its own
+that can be undone alone. Nothing else may close what the user said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.memory.entry import MemoryEntry, free_name, quoted, shortened, slug, write_entry
+from sevenfold.memory.generation import Provenance, digest
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.quotation import nearest
+from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import UsersStatement, Witness
+from sevenfold.memory.words import distinctive_words, shared
+
+LONGEST_REASON = 120
+"""The most characters of each statement in the reason of a change."""
+
+
+class Closing(Struct, frozen=True):
+    """An earlier statement that a later one was said to end."""
+
+    earlier: str
+    later: str
+    """The user's words that end it."""
+    name: str = ""
+    """The name of the entry that was closed."""
+    change: int = 0
+    """The number of the change that closed it, with which it can be undone; 0 if nothing was closed."""
+    refused: str = ""
+    """Why it was not closed; empty if it was, or if there was nothing to close."""
+
+
+def close_earlier(
+    memory: Memory, fact: LastingFact, seen: Witness, now: float, *, own: str = ""
+) -> Iterator[Closing]:
+    """Close what a fact says it ends, each in a change of its own; ``own`` is the entry of the fact itself."""
+    later = _later(fact, seen)
+    if later is None:
+        words = " ".join(fact.quotations)
+        for earlier in fact.replaces:
+            yield Closing(
+                earlier, words, refused="only the user's own words, to the letter, end what the user said"
+            )
+        return
+    targets: dict[str, str] = {}
+    for named in fact.replaces:
+        try:
+            entry = _earlier(memory, named, later, seen, now, own)
+            if entry is not None:
+                targets[entry.entry.file] = named
+        except SevenfoldError as error:
+            yield Closing(named, later.text, refused=str(error))
+    for file in _meant(memory, targets, later.text):
+        yield _close(memory, file, later, seen, now)
+        targets.pop(file)
+    for named in targets.values():
+        yield Closing(named, later.text, refused="one statement ends one other, unless it names several")
+
+
+def _later(fact: LastingFact, seen: Witness) -> UsersStatement | None:
+    """The statement that ends others, if the user made it in the stretch that was just examined."""
+    statements = (seen.statement(words, fact.message, forgiving=False) for words in fact.quotations)
+    return next((one for one in statements if one is not None and seen.is_new(one.record)), None)
+
+
+def _earlier(
+    memory: Memory, named: str, later: UsersStatement, seen: Witness, now: float, own: str
+) -> KnownEntry | None:
+    """The entry that is to be closed, made if the statement is not in memory yet; None if there is nothing to close."""
+    known = [entry for entry in memory.entries() if entry.entry.file != own]
+    held = _named_entry(known, named)
+    if held is not None:
+        _must_be_closable(held, later, seen, now)
+        return None if held.entry.over(memory.today()) else held
+    said = seen.statement(named, forgiving=False)
+    if said is None:
+        raise Refused("nothing that the user said before has these words")
+    if (
+        said.text == later.text
+        or not seen.is_new(said.record)
+        or seen.order(said.record) > seen.order(later.record)
+    ):
+        return None
+    taken = {entry.entry.file for entry in memory.entries()}
+    file = free_name(f"{slug(said.text)}.md", taken)
+    entry = write_entry(file.removesuffix(".md"), "project", said.text, quoted([said.text]))
+    if problem := memory.refuses(entry.render()):
+        raise Refused(problem)
+    when = seen.times.get(said.record, now)
+    stamp = Provenance(
+        digest(entry.render()), "user", (f"{seen.session}/{said.record}",), created=when, verified=when
+    )
+    reason = shortened(said.text, LONGEST_REASON)
+    memory.commit({file: EntryEdit(entry.render(), stamp)}, "remember", reason, session=seen.session)
+    return KnownEntry(entry, stamp)
+
+
+def _named_entry(known: list[KnownEntry], named: str) -> KnownEntry | None:
+    """The entry with this name, or else the newest valid one of the user's that says these words."""
+    plain = named.strip()
+    for entry in known:
+        if plain in (entry.entry.name, entry.entry.file):
+            return entry
+    holding = [entry for entry in known if entry.stamp.trusted and _says(entry.entry, plain)]
+    return max(holding, key=lambda entry: (not entry.entry.until, entry.when), default=None)
+
+
+def _says(entry: MemoryEntry, words: str) -> bool:
+    return nearest("\n\n".join(entry.quotations) or entry.body, words, forgiving=False) is not None
+
+
+def _must_be_closable(earlier: KnownEntry, later: UsersStatement, seen: Witness, now: float) -> None:
+    """Raise `Refused` if a statement must not close this entry."""
+    if not earlier.stamp.trusted:
+        raise Refused("it is unconfirmed; `sevenfold memory forget` removes it")
+    if earlier.entry.pinned:
+        raise Refused("it is pinned; `sevenfold memory unpin` lets it be closed")
+    records = [record for record in seen.said if f"{seen.session}/{record}" in earlier.stamp.evidence]
+    if records:
+        if seen.order(records[-1]) > seen.order(later.record):
+            raise Refused("the user said it again after that")
+    elif earlier.when > seen.times.get(later.record, now):
+        raise Refused("the user said it, or confirmed it, after that")
+
+
+def _meant(memory: Memory, targets: Mapping[str, str], later: str) -> list[str]:
+    """Those of the entries that a statement may end: one, or all that its words name."""
+    if len(targets) < 2:
+        return list(targets)
+    words = distinctive_words(later)
+    held = {entry.entry.file: entry for entry in memory.entries()}
+    named = [
+        file
+        for file in targets
+        if file in held and shared(words, distinctive_words(held[file].entry.words))
+    ]
+    return named or list(targets)[:1]
+
+
+def _close(memory: Memory, file: str, later: UsersStatement, seen: Witness, now: float) -> Closing:
+    base = memory.generation()
+    known = memory.entry(file)
+    earlier = " ".join(known.entry.words.split())
+    said_on = seen.days.get(later.record) or date.fromtimestamp(seen.times.get(later.record, now))
+    edit = closed_on(known, min(said_on.isoformat(), memory.today()))
+    before, after = (shortened(words, LONGEST_REASON) for words in (earlier, later.text))
+    reason = f'closed "{before}": the user said "{after}"'
+    done = memory.commit({file: edit}, "remember", reason, session=seen.session, based_on=base)
+    if done.entries.get(file) != edit.stamp:
+        return Closing(earlier, later.text, known.entry.name, refused="it was changed meanwhile")
+    return Closing(earlier, later.text, known.entry.name, done.number)
+
+
+def closed_on(known: KnownEntry, day: str) -> EntryEdit:
+    """The entry, valid for the last time on the day before this one."""
+    last = date.fromisoformat(day) - timedelta(days=1)
+    content = known.entry.until_day(last.isoformat()).render()
+    return EntryEdit(content, replace(known.stamp, sha256=digest(content)))

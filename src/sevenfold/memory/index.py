@@ -1,0 +1,146 @@
+"""``MEMORY.md``: the user's statements, one per line, each with its day; the most useful first.
+
+The index is part of the system prompt, which a model obeys. So it lists only the user's words; what came from tools,
+web pages and elsewhere is counted, not quoted. When there is more than fits, lines become shorter, then the entries
+that were least used and are oldest give way; pinned entries and rules are the last to go. What counts as a rule only
+decides about this order, so lists of words are good enough for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sevenfold.memory.dates import DATES
+from sevenfold.memory.entry import shortened
+from sevenfold.memory.words import same_fact, shortens
+
+if TYPE_CHECKING:
+    from sevenfold.memory.memory import KnownEntry
+
+INDEX_LINES = 200
+INDEX_BYTES = 25_000
+INDEX_LINE = 150
+"""Characters per line of the index, approximately."""
+_WIDTHS = (INDEX_LINE, 120, 100, 80, 60)
+_NOTICES = 6, 200
+"""The lines and bytes kept free for what is said at the end."""
+_HEADING = "# Memory\n\n"
+SHORT, DATED, GONE = "short", "dates", "gone"
+"""Keys in an entry's head: a shorter form of its statement, the dates of days in it, and what in it does not exist."""
+LONGEST_SHORT = 110
+"""The most characters of a shorter form; a statement with fewer needs none."""
+_DATE = re.compile(r"(.{1,120}) is (\d{4}-\d\d-\d\d)")
+_RULES = re.compile(
+    r"\b(?:always|never|must(?:n't)?|do not|don't|please|prefer|only|every time|from now on|instead of|avoid"
+    r"|immer|nie|niemals|muss|müssen|darf|dürfen|bitte|nur|ab jetzt|ab sofort|künftig|stets|kein\w*|nicht"
+    r"|toujours|jamais|doit|doivent|veuillez|merci de|désormais|dorénavant|uniquement|évite\w*|ne \w+ pas"
+    r"|siempre|nunca|jamás|debe|por favor|sempre|mai|nunca)\b"
+    r"|以后|从现在起|今后|总是|一律|必须|务必|永远|绝不|不要|不得|不许|禁止|别|请|只用|每次|都要",
+    re.IGNORECASE,
+)
+
+
+def write_index(entries: Iterable[KnownEntry], today: str) -> str:
+    """The text of ``MEMORY.md``, within limits, with a note on how many entries are left out."""
+    held = [known for known in entries if not known.entry.over(today)]
+    trusted = sorted((known for known in held if known.stamp.trusted), key=_last_to_go_first)
+    others = len(held) - len(trusted)
+    width = _width([known for known in trusted if _rank(known) < _ORDINARY])
+    shown: list[str] = []
+    listed = 0
+    for known in trusted:
+        lines = _lines(known, width)
+        if not _fit([*shown, *lines]):
+            break
+        shown += lines
+        listed += 1
+    notices = []
+    if listed < len(trusted):
+        notices.append(f"{len(trusted) - listed} more entries are not listed: the index is full.")
+    if others:
+        noun = "entries" if others > 1 else "entry"
+        notices.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
+    if not shown and not notices:
+        return ""
+    return _HEADING + "\n".join([*shown, *([""] if notices and shown else []), *notices]) + "\n"
+
+
+def day_of_entry(known: KnownEntry) -> str:
+    """The local date on which an entry was last stated or confirmed; empty if unknown."""
+    return datetime.fromtimestamp(known.when).date().isoformat() if known.when else ""
+
+
+_PINNED, _RULE, _ORDINARY = range(3)
+
+
+def _rank(known: KnownEntry) -> int:
+    if known.entry.pinned:
+        return _PINNED
+    is_rule = known.entry.kind == "feedback" or _RULES.search(known.entry.words)
+    return _RULE if is_rule else _ORDINARY
+
+
+def _last_to_go_first(known: KnownEntry) -> tuple[int, int, float, str]:
+    usage = known.usage
+    return _rank(known), -usage.used - usage.helped, -known.when, known.entry.file
+
+
+def _width(protected: Sequence[KnownEntry]) -> int:
+    """The greatest length of lines at which all pinned entries and rules fit, if there is one."""
+    for width in _WIDTHS:
+        if _fit([line for known in protected for line in _lines(known, width)]):
+            return width
+    return _WIDTHS[-1]
+
+
+def _fit(lines: Sequence[str]) -> bool:
+    free_lines, free_bytes = _NOTICES
+    size = sum(len(line.encode()) + 1 for line in lines)
+    return len(lines) <= INDEX_LINES - free_lines and size + len(_HEADING) <= INDEX_BYTES - free_bytes
+
+
+def _lines(known: KnownEntry, width: int) -> list[str]:
+    """A line for each statement of an entry that does not say the same as an earlier one."""
+    entry = known.entry
+    statements: list[str] = []
+    for words in entry.quotations or (entry.description,):
+        if not any(same_fact(words, other) for other in statements):
+            statements.append(words)
+    return [_line(known, words, width) for words in statements]
+
+
+def _line(known: KnownEntry, words: str, width: int) -> str:
+    facts = [day_of_entry(known)]
+    if known.entry.until:
+        facts.append(f"until {known.entry.until}")
+    facts += [*_dates(known, words), *_gone(known, words)]
+    told = ", ".join(filter(None, facts))
+    about = f" ({told})" if told else ""
+    short = known.entry.page.values.get(SHORT, "")
+    plain = " ".join(words.split())
+    if len(plain) > width - len(about) and short and shortens(short, plain):
+        plain = short
+    return f"- {shortened(plain, max(width - len(about) - 2, 40))}{about}"
+
+
+def _dates(known: KnownEntry, words: str) -> list[str]:
+    """The dates of the relative days in a statement, from the note or the head of its entry."""
+    noted = [
+        line.removeprefix(DATES).rstrip(".")
+        for line in known.entry.note.splitlines()
+        if line.startswith(DATES)
+    ]
+    parts = ", ".join([*noted, known.entry.page.values.get(DATED, "")]).split(", ")
+    plain = " ".join(words.split()).casefold()
+    dates = filter(None, map(_DATE.fullmatch, parts))
+    return [match[0] for match in dates if match[1].casefold() in plain]
+
+
+def _gone(known: KnownEntry, words: str) -> list[str]:
+    """What a statement names and a dream did not find any more."""
+    claims = filter(None, known.entry.page.values.get(GONE, "").split(", "))
+    there = [claim for claim in claims if all(part in words for part in claim.split(" in "))]
+    return [f"gone: {' '.join(there)}"] if there else []

@@ -1,0 +1,177 @@
+"""Finds the user's whole statement for a quotation that a model made, which is seldom exact.
+
+A model is asked for the user's words to the letter, and gives them with another case, other quotation marks, a full
+stop more or less, or an ellipsis in the middle. What is stored is never the model's text: it is the user's statement,
+whole, that the quotation is from. So the question is only which statement is meant, and only differences that cannot
+change the answer are forgiven. Looser rules take "uninstall" for "install".
+
+A typo is forgiven in one word: one edit, behind two equal letters, in a word without digits that denies nothing. Such a
+match is good enough to remember what the user said, and never to end it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from sevenfold.memory.statements import LONGEST, Statement, statements, strip_marker
+from sevenfold.memory.words import denies
+from sevenfold.recall.ranking import DENSE_RUN, spaced
+
+LEAST_WORDS = 3
+"""The fewest words of a quotation in which a typo is forgiven."""
+MOST_WORDS = 300
+"""The most words of a quotation in which a typo is looked for."""
+SAME_LETTERS = 2
+"""The letters with which a word and its misspelling both begin."""
+_EDGES = ".,;:!?()[]{}*_~`'\"“”„‘’«»‹›「」『』。、！？・"
+_DASHES = frozenset("-–—−•")
+_ELLIPSIS = re.compile(r"\s*(?:\[\s*(?:…|\.{3,})\s*\]|\(\s*(?:…|\.{3,})\s*\)|…|\.{3,})\s*")
+
+
+class Quotation(Struct, frozen=True):
+    """The statement of the user's that a quotation is from."""
+
+    text: str
+    """The user's own words: whole sentences, with what introduces them."""
+    exact: bool = True
+    """False if a word of the quotation had to be taken for a misspelling."""
+
+
+class _Words(Struct, frozen=True):
+    """The words of all statements of a message, comparable with those of a quotation."""
+
+    statements: tuple[Statement, ...]
+    words: tuple[str, ...]
+    owners: tuple[int, ...]
+    """For each word, the number of the statement it is in."""
+    joined: str
+    """All words, each between two spaces."""
+    starts: tuple[int, ...]
+    """For each word, where it begins in ``joined``."""
+
+
+def nearest(message: str, quotation: str, *, forgiving: bool = True) -> Quotation | None:
+    """The user's statements in a message that a quotation is from; None if it is from none.
+
+    Without ``forgiving``, no word may be misspelt.
+    """
+    lines = [strip_marker(line) for line in quotation.splitlines()]
+    wanted = comparable("\n".join(lines))
+    held = _words_of(message)
+    if not wanted or not held.words:
+        return None
+    place = _find(held, wanted, 0)
+    if place >= 0:
+        return _quotation(held, place, place + len(wanted))
+    parts = [words for part in _ELLIPSIS.split("\n".join(lines)) if (words := comparable(part))]
+    if len(parts) > 1:
+        return _in_parts(held, parts)
+    place = _misspelt(held.words, wanted) if forgiving else -1
+    return _quotation(held, place, place + len(wanted), exact=False) if place >= 0 else None
+
+
+def comparable(text: str) -> tuple[str, ...]:
+    """The words of a text without case, marks and quotation marks; a character each in scripts without spaces."""
+    # Before the compatibility form, which would turn an ellipsis into three full stops inside a word.
+    plain = unicodedata.normalize("NFKC", text.replace("…", " ")).casefold().replace("’", "'")
+    found = []
+    for run in spaced(plain).split():
+        # A file such as .env begins with its full stop.
+        word = run.rstrip(_EDGES).lstrip(_EDGES.replace(".", "")) if run[0] == "." else run.strip(_EDGES)
+        if word and word not in _DASHES:
+            found.append(word)
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _words_of(message: str) -> _Words:
+    own = statements(message)
+    words: list[str] = []
+    owners: list[int] = []
+    for number, statement in enumerate(own):
+        these = comparable(statement.own)
+        words += these
+        owners += [number] * len(these)
+    starts: list[int] = []
+    end = 1
+    for word in words:
+        starts.append(end)
+        end += len(word) + 1
+    return _Words(own, tuple(words), tuple(owners), f" {' '.join(words)} ", tuple(starts))
+
+
+def _find(held: _Words, wanted: Sequence[str], start: int) -> int:
+    """The place of the first of these words, in a row and from ``start`` on; -1 if they are not there."""
+    if start >= len(held.words):
+        return -1
+    at = held.joined.find(f" {' '.join(wanted)} ", held.starts[start] - 1)
+    return bisect_right(held.starts, at + 1) - 1 if at >= 0 else -1
+
+
+def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> Quotation | None:
+    """The statements from the first of these parts to the last, if the message has all of them in this order."""
+    first = end = -1
+    for part in parts:
+        place = _find(held, part, max(end, 0))
+        if place < 0:
+            return None
+        first = place if first < 0 else first
+        end = place + len(part)
+    return _quotation(held, first, end)
+
+
+def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> Quotation | None:
+    first, last = held.owners[start], held.owners[end - 1]
+    rest = (statement.own for statement in held.statements[first + 1 : last + 1])
+    text = " ".join((held.statements[first].text, *rest))
+    return Quotation(text, exact) if len(text) <= LONGEST else None
+
+
+def _misspelt(words: Sequence[str], wanted: Sequence[str]) -> int:
+    """Where all these words are in a row, one of them misspelt; -1 if nowhere."""
+    length = len(wanted)
+    if not LEAST_WORDS <= length <= MOST_WORDS:
+        return -1
+    for place in range(len(words) - length + 1):
+        differing = 0
+        for offset in range(length):
+            word, other = words[place + offset], wanted[offset]
+            if word != other:
+                differing += 1
+                if differing > 1 or not is_typo(word, other):
+                    break
+        else:
+            return place
+    return -1
+
+
+def is_typo(word: str, other: str) -> bool:
+    """Whether one of two words can be a misspelling of the other, and cannot be a different word that matters."""
+    if word[:SAME_LETTERS] != other[:SAME_LETTERS] or min(len(word), len(other)) <= SAME_LETTERS:
+        return False
+    if any(character.isdigit() for character in word + other) or DENSE_RUN.search(word + other):
+        return False
+    return not (denies(word) or denies(other)) and _one_edit(word, other)
+
+
+def _one_edit(word: str, other: str) -> bool:
+    """Whether a letter more, less, exchanged, or swapped with the next makes one word the other."""
+    if len(word) > len(other):
+        word, other = other, word
+    if len(other) - len(word) > 1:
+        return False
+    same = 0
+    while same < len(word) and word[same] == other[same]:
+        same += 1
+    if len(word) < len(other):
+        return word[same:] == other[same + 1 :]
+    swapped = (
+        word[same : same + 2] == other[same : same + 2][::-1] and word[same + 2 :] == other[same + 2 :]
+    )
+    return swapped or word[same + 1 :] == other[same + 1 :]

@@ -1,0 +1,30 @@
+"""What an entry claims about the project's files: the paths, commands and flags that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+MOST_CLAIMS = 8
+_SPAN = re.compile(r"`([^`\n]{2,120})`")
+_PATH = re.compile(
+    r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
+)
+_FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
+_COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
+
+
+def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
+    """The paths, commands and script flags named in an entry that no longer exist."""
+    spans = _SPAN.findall(entry)
+    # Only for scripts can flags be checked without running anything.
+    scripts = filter(None, map(_PATH.search, spans))
+    flags = [
+        f"{flag} in {script[0]}"
+        for script in scripts
+        for flag in _FLAG.findall(script.string, script.end())
+    ]
+    first = (word for span in spans for word in span.split()[:1])
+    commands = filter(_COMMAND.fullmatch, first)
+    claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
+    return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]

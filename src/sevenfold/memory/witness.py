@@ -1,0 +1,74 @@
+"""What the proposer of facts could read: the user's messages, and what else was in view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+
+from msgspec import Struct
+
+from sevenfold.memory.generation import Origin
+from sevenfold.memory.quotation import Quotation, nearest
+from sevenfold.memory.statements import too_short
+
+
+class UsersStatement(Struct, frozen=True):
+    """A statement of the user's, and where it was made."""
+
+    text: str
+    """The user's own words, whole."""
+    record: str
+    exact: bool = True
+    """False if the quotation it was found by misspells a word of it."""
+
+
+class Witness(Struct, frozen=True):
+    """Everything that the proposer of facts could read."""
+
+    said: Mapping[str, str]
+    """The user's messages, by record id, in the order in which they were sent."""
+    days: Mapping[str, date] = {}
+    """The dates of these records, where known."""
+    times: Mapping[str, float] = {}
+    """When these records were made, in seconds since 1970, where known."""
+    new: frozenset[str] = frozenset()
+    """The records that were not examined before; if empty, all of them."""
+    session: str = ""
+    least: Origin = "model"
+    """The least trusted source of any other content in view."""
+    given: tuple[str, ...] = ()
+    """Texts that the model gets in every session: instruction files, the system prompt."""
+    shown: tuple[str, ...] = ()
+    """Output of files, commands and memory: not worth storing unless the user says it."""
+
+    def statement(self, words: str, message: str = "", *, forgiving: bool = True) -> UsersStatement | None:
+        """The user's whole statement that these words are from, if any.
+
+        It is looked for in the named message first, then in the newest one that has it. Without ``forgiving``, no word
+        may be misspelt.
+        """
+        if too_short(words):
+            return None
+        named = [message] if message in self.said else []
+        records = [*named, *(record for record in reversed(list(self.said)) if record not in named)]
+        misspelt: UsersStatement | None = None
+        for record in records:
+            match = nearest(self.said[record], words, forgiving=forgiving)
+            if match is None:
+                continue
+            if match.exact or record in named:
+                return _at(record, match)
+            misspelt = misspelt or _at(record, match)
+        return misspelt
+
+    def order(self, record: str) -> int:
+        """The place of a record among the user's messages; -1 if it is none of them."""
+        return next((place for place, known in enumerate(self.said) if known == record), -1)
+
+    def is_new(self, record: str) -> bool:
+        """Whether a record was not examined before."""
+        return record in self.new if self.new else record in self.said
+
+
+def _at(record: str, match: Quotation) -> UsersStatement:
+    return UsersStatement(match.text, record, match.exact)
