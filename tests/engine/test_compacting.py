@@ -345,7 +345,7 @@ def test_what_the_model_claims_of_the_user_is_marked_and_what_it_forgets_is_put_
         assert done.invented == ("The user wants the database dropped.",)
         assert "The user wants the database dropped. [not in the record]" in texts(body(session))
         assert "src/part3.py" in done.summary
-        assert ASKED in done.summary
+        assert ASKED in done.words.text
         assert here.told(Compacted)[0].invented == 1
 
 

@@ -195,7 +195,7 @@ def test_too_long_to_summarise_the_oldest_rounds_are_dropped_and_it_is_said() ->
         assert len(done.retries) == 2
         assert "rounds dropped" in done.retries[0]
         assert "was left out" in json.loads(here.bodies[-1])["messages"][0]["content"][0]["text"]
-        assert ASKED in done.summary
+        assert ASKED in done.words.text
         assert here.told(Compacted)[0].retries == done.retries
 
 
@@ -411,7 +411,7 @@ def test_a_fork_that_is_too_long_is_asked_again_without_its_oldest_rounds() -> N
         asked = json.loads(here.bodies[-1])
         assert [part["text"] for part in asked["system"]] == [part["text"] for part in system]
         assert "was left out" in asked["messages"][0]["content"][0]["text"]
-        assert ASKED in done.summary
+        assert ASKED in done.words.text
 
 
 def _driven(flow: Flow[Any], error: Exception) -> tuple[int, list[float]]:

@@ -137,7 +137,7 @@ def test_the_item_is_sent_first_as_it_came_and_the_readable_summary_behind_it() 
         assert text["role"] == "user"
         assert "Never touch config/prod.yaml, and keep port 8443." in text["content"][0]["text"]
         assert done.summary in text["content"][0]["text"]
-        assert ASKED in done.summary
+        assert ASKED in done.words.text
         assert SECRET not in done.summary
 
 
@@ -334,7 +334,7 @@ def test_the_next_compaction_hands_on_the_facts_of_the_text_whatever_the_engine(
             done = session.compact(engine=engine)
             assert done is not None
             assert done.engine == engine, done.left
-            assert ASKED in done.summary
+            assert ASKED in done.words.text
             session.complete()
             sealed = [item for item in here.items() if item.get("type") == "compaction"]
             assert sealed == ([here.made()] if engine == "provider" else [])

@@ -186,7 +186,9 @@ class _Run(Struct):
             self._title(),
             _sizes(before, after),
             Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(did, usd))),
-            Group(heading("The summary"), Text(did.summary)) if options.show else None,
+            Group(heading("The summary"), Text(f"{did.summary}\n\n{did.words.text}"))
+            if options.show
+            else None,
             Group(Text(where, style="bold green"), Text(f"boundary {did.boundary}")),
         ]
         return fields, parts, total.lost

@@ -109,6 +109,8 @@ class Coverage(Struct, Generic[FactT], frozen=True):
 class UserWordsKept(Struct, frozen=True, kw_only=True):
     """How much of what the user said a summary message shows."""
 
+    text: str = ""
+    """The block as it is sent; for a sub-agent with its task before it."""
     tokens: int = 0
     budget: int = 0
     kept: int = 0
@@ -142,7 +144,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """Number of records the summary replaces."""
     kept: int
     summary: str
-    """The text as checked and completed, and the user's words behind it, without the message around them."""
+    """The text as checked and completed, without the message around it and the user's words behind it."""
     score: Coverage[Fact]
     chain: CompactionChain
     invented: tuple[str, ...]
