@@ -14,7 +14,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -32,7 +32,11 @@ from sevenfold.stores.lineage import AGENT_VARIABLE, for_user
 GENTLY = 0.5
 """Seconds a command gets to end by itself after SIGTERM."""
 _TICK = 0.05
-_SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
+_SCRIPT = (
+    'IFS= read -r SEVENFOLD_GO <&"$SEVENFOLD_GO_FD" || exit 125; eval "exec $SEVENFOLD_GO_FD<&-"; '
+    "unset SEVENFOLD_GO SEVENFOLD_GO_FD; "
+    'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
+)
 KEPT_AT_EACH_END = 128 * 1024
 """Bytes kept of the beginning, and of the end, of an output."""
 MOST_IN_A_FILE = 64 * 1024 * 1024
@@ -176,14 +180,20 @@ class _ShellCommand(ChildProcess):
         self._cwd, write_cwd = os.pipe()
         self.by_user = AGENT_VARIABLE not in environ
         argv = [shell, "-c", _SCRIPT, "bash", command]
-        environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd)}
+        # The shell waits for a line before it runs anything: a child that it started before it is marked as an agent's
+        # would not be marked.
+        wait_go, go = os.pipe()
+        environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd), "SEVENFOLD_GO_FD": str(wait_go)}
         try:
-            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd,))
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd, wait_go))
+            with suppress(BrokenPipeError):  # it has ended already
+                os.write(go, b"\n")
         except (OSError, ValueError) as error:
             os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error
         finally:
-            os.close(write_cwd)
+            for descriptor in (write_cwd, wait_go, go):
+                os.close(descriptor)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         super().__exit__(kind)
