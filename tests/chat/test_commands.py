@@ -365,7 +365,7 @@ def test_the_status_follows_undo_rewind_and_another_model(talk):
     small = talk.chat.status.gauge
     talk("/undo")
     assert talk.chat.status.compaction_undone
-    assert talk.chat.status.gauge.seen > small.seen
+    assert talk.chat.status.gauge.seen != small.seen
     talk("/redo")
     assert not talk.chat.status.compaction_undone
     assert talk.chat.status.gauge.seen == pytest.approx(small.seen, rel=0.05)

@@ -73,9 +73,10 @@ class Limits(Struct, frozen=True):
     def check(self, size: Size, window: Window) -> Check:
         """The verdict on a size, given a window and these limits."""
         status = window.status(size.tokens, band=size.band)
-        # Before the first usage report, an estimate may be so rough that only the server can tell whether it fits;
-        # but what may be larger than the whole window is not sent blind.
-        guess = not size.anchored and size.band > size.tokens and size.high <= window.context
+        # Before the first usage report, an estimate may be so rough that only the server can tell whether it fits; but
+        # what may be larger than a known window is not sent blind. A window that was only assumed proves nothing.
+        may_fit = size.tokens < window.blocking if window.source in ASSUMED else size.high <= window.context
+        guess = not size.anchored and size.band > size.tokens and may_fit
         if over := self.passed(size.wire, size.images):
             return Check(size, "blocked", over[0])
         if status.at_blocking and not guess:

@@ -75,7 +75,8 @@ class HandoverBrain:
             return as_reply("I wait for the forks.")
         if review is None:
             return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
-        return as_reply(f"Done. {review.splitlines()[0]}")
+        report = next(line for line in review.splitlines() if "gates have a finding" in line)
+        return as_reply(f"Done. {report.removeprefix('> ')}")
 
     def _fork(self, gate: str, results: Mapping[str, str], cut_off: set[str]) -> ModelReply:
         def shell(step: str, command: str) -> ModelReply:
