@@ -12,7 +12,7 @@ import sevenfold
 from tests.agent.working import agent, blocks, messages, model_of, texts, use
 from tests.mcp_servers.serving import STARTUP, hostile, running
 
-pytestmark = pytest.mark.spec("S4.10")
+pytestmark = [pytest.mark.spec("S4.10"), pytest.mark.usefixtures("compactions_of_any_size")]
 
 LONG = "Something that was said and need not be said again. " * 20
 TOOL = "mcp__late__go"

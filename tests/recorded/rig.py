@@ -56,8 +56,8 @@ ROOT = Path("/tmp/sevenfold-recorded")
 """Paths are part of what a model reads, and of every hash over it: they have to be the same in every run."""
 KEY = "simulated-key"
 HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
-PASSED = (".lock", ".recall.sqlite")
-"""What is beside a transcript and holds nothing that could not be made again from it."""
+PASSED = (".lock", ".recall.sqlite", "unseen.json")
+"""What holds nothing that could not be made again, or names the process that wrote it."""
 USUAL = (
     '"isSidechain":false,"userType":"external","cwd":"<root>/project",'
     '"sessionId":"s","version":"<version>","gitBranch":""'

@@ -89,7 +89,7 @@ def _eviction(held: Conversation) -> None:
 BREAKS: dict[str, tuple[Callable[[Conversation], None], str, str]] = {
     "the system prompt": (_system, "system", "system prompt: +6,398 −8,698 characters, in block 1"),
     "its second block": (_second_block, "system", "system prompt: +3,898 −4,598 characters, in block 2"),
-    "one tool": (_one_tool, "tool", "tool Grep"),
+    "one tool": (_one_tool, "tool", "tool Read"),
     "a tool taken away": (_tool_gone, "tool", "tool Shell is gone"),
     "the order of tools": (_tool_order, "tool_order", "the order of tools"),
     "the model": (_model, "model", "model"),
@@ -263,7 +263,7 @@ def test_after_an_expiry_neither_a_decision_nor_a_change_is_called_the_cause():
         _expiry(held)
         broken = held.ask().broken
         assert broken is not None
-        assert (broken.cause, broken.part, broken.expected) == ("expired", "tool Grep", True)
+        assert (broken.cause, broken.part, broken.expected) == ("expired", "tool Read", True)
 
 
 @pytest.mark.spec("S17.7")

@@ -90,7 +90,7 @@ def test_other_tools_open_a_new_epoch_that_a_bound_model_accepts():
         )
         outcome = held.ask()
         assert outcome.broken is not None
-        assert (outcome.broken.cause, outcome.broken.part) == ("tool", "tool Read is gone")
+        assert (outcome.broken.cause, outcome.broken.part) == ("tool", "tool Grep is gone")
         assert held.moved() != []
 
 

@@ -48,7 +48,7 @@ def behind_the_last_boundary(path: str) -> dict[str, str]:
 
 
 def test_without_a_title_the_first_words_are_one_through_ten_compactions(folder: Path) -> None:
-    with agent(["Hm. " + LONG] * 20, folder, name="s") as made:
+    with agent(["Hm. " + LONG] * 40, folder, name="s") as made:
         made.run(f"Mend   the\npipe. {LONG}")
         path = made.assembly.store.path
         for number in range(10):

@@ -85,7 +85,7 @@ class Look(Struct, frozen=True):
             for number, (record, words) in enumerate(self.said.items(), 1)
         )
         lines = [
-            f'm{number}: "{_line(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
+            f'm{number}: "{in_quotes(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
             for number, entry in enumerate(self.known, 1)
         ]
         separator = "\n" if in_view else "\n\n"
@@ -101,15 +101,19 @@ class Look(Struct, frozen=True):
         return facts if facts or _NOTHING.search(answer) else None
 
     def _heading(self, number: int, record: str, words: str) -> str:
-        return f'[{number}] {self._when(record)}: "{_line(words, SHOWN)}"'
+        return f'[{number}] {self._when(record)}: "{in_quotes(words, SHOWN)}"'
 
     def _whole(self, number: int, record: str, words: str) -> str:
         text = words.strip()
         if len(text) > LONGEST_HEAD + LONGEST_TAIL:
             text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
         around = self.around.get(record, Neighbours())
-        before = f'\nthe model had said: "{_line(around.before, LONGEST_CONTEXT)}"' if around.before else ""
-        after = f'\nthe model said then: "{_line(around.after, LONGEST_CONTEXT)}"' if around.after else ""
+        before = (
+            f'\nthe model had said: "{in_quotes(around.before, LONGEST_CONTEXT)}"' if around.before else ""
+        )
+        after = (
+            f'\nthe model said then: "{in_quotes(around.after, LONGEST_CONTEXT)}"' if around.after else ""
+        )
         quoted = "\n".join(f"> {line}" for line in text.splitlines())
         return f"[{number}] {self._when(record)}{before}\nthe user:\n{quoted}{after}"
 
@@ -155,8 +159,9 @@ def read_facts(answer: str) -> list[LastingFact] | None:
     return Look({}).read(answer)
 
 
-def _line(words: str, most: int) -> str:
-    return shortened(words, most).replace('"', "'")
+def in_quotes(text: str, most: int) -> str:
+    """The text as it stands between quotation marks, escaped as in JSON: a purge must find a secret in it."""
+    return shortened(text, most).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _kind(given: str) -> Kind:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sevenfold.layers.compact.offline import items_of
-from sevenfold.layers.remember.look import SHOWN
-from sevenfold.memory.entry import shortened
+from sevenfold.layers.remember.look import SHOWN, in_quotes
 from sevenfold.memory.statements import facts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import from_user
@@ -46,7 +45,7 @@ def find_facts(request: Mapping[str, Any]) -> str:
 
 
 def _begins(words: str) -> str:
-    return shortened(words, SHOWN).replace('"', "'")
+    return in_quotes(words, SHOWN)
 
 
 def _words(item: Item) -> str:

@@ -193,8 +193,3 @@ def _dates(known: KnownEntry) -> str:
         day = day_of(dated[0]) if dated else None
     found = absolute_dates(entry.body, day) if day else {}
     return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
-
-
-def _quotation(words: str, most: int) -> str:
-    """The words on one line in quotation marks, so that nothing in them can pass for a line of our own."""
-    return '"' + shortened(words, most).replace('"', "'") + '"'
