@@ -48,14 +48,17 @@ OPEN = 15
 def out_of_order(ids: list[str]) -> list[str]:
     """Ids that do not follow the one before them: the next item, or the first of the next section.
 
-    Sections after `OPEN` are written side by side, so one may be missing for a while.
+    Sections after `OPEN` are written side by side, so there may be gaps in and between them.
     """
     wrong = []
     before = (-1, 0)
     for fact in ids:
         section, item = number(fact)
         follows = (section, item) == (before[0], before[1] + 1)
-        begins = item == 1 and (section == before[0] + 1 or section > max(OPEN, before[0]))
+        begins = item == 1 and section == before[0] + 1
+        if section > OPEN:
+            follows = section == before[0] and item > before[1]
+            begins = section > before[0]
         if not (follows or begins):
             wrong.append(f"{fact} is out of order, doubled, or follows a gap")
         before = (section, item)

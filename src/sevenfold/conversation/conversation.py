@@ -143,6 +143,13 @@ class Conversation:
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
+        self._begin_layers()
+        events.epochs(self)
+        if against:
+            self.events.aside("cache", f"an hour in the cache: {against}")
+
+    def _begin_layers(self) -> None:
+        """What layers leave with the conversation for others to call."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, for example to forget content that is no longer in view."""
         self.hiding: list[Callable[[], None]] = []
@@ -151,11 +158,8 @@ class Conversation:
         """What the user said when they refused tool calls of this run, by call; a tool cannot write here."""
         self.endings: list[Ending] = []
         """Work that a layer has to do before the conversation is closed."""
-        self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
+        self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
         """The slots restored after a compaction, most important first."""
-        events.epochs(self)
-        if against:
-            self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         log = self.transcript.log

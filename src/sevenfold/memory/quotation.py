@@ -34,7 +34,7 @@ _DASHES = frozenset("-–—−•")
 _ELLIPSIS = re.compile(r"\s*(?:\[\s*(?:…|\.{3,})\s*\]|\(\s*(?:…|\.{3,})\s*\)|…|\.{3,})\s*")
 
 
-class Quotation(Struct, frozen=True):
+class QuotedStatement(Struct, frozen=True):
     """The statement of the user's that a quotation is from."""
 
     text: str
@@ -56,7 +56,7 @@ class _Words(Struct, frozen=True):
     """For each word, where it begins in ``joined``."""
 
 
-def nearest(message: str, quotation: str, *, forgiving: bool = True) -> Quotation | None:
+def nearest(message: str, quotation: str, *, forgiving: bool = True) -> QuotedStatement | None:
     """The user's statements in a message that a quotation is from; None if it is from none.
 
     Without ``forgiving``, no word may be misspelt.
@@ -114,7 +114,7 @@ def _find(held: _Words, wanted: Sequence[str], start: int) -> int:
     return bisect_right(held.starts, at + 1) - 1 if at >= 0 else -1
 
 
-def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> Quotation | None:
+def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> QuotedStatement | None:
     """The statements from the first of these parts to the last, if the message has all of them in this order."""
     first = end = -1
     for part in parts:
@@ -126,11 +126,11 @@ def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> Quotation | None:
     return _quotation(held, first, end)
 
 
-def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> Quotation | None:
+def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> QuotedStatement | None:
     first, last = held.owners[start], held.owners[end - 1]
     rest = (statement.own for statement in held.statements[first + 1 : last + 1])
     text = " ".join((held.statements[first].text, *rest))
-    return Quotation(text, exact) if len(text) <= LONGEST else None
+    return QuotedStatement(text, exact) if len(text) <= LONGEST else None
 
 
 def _misspelt(words: Sequence[str], wanted: Sequence[str]) -> int:

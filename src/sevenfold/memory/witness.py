@@ -8,7 +8,7 @@ from datetime import date
 from msgspec import Struct
 
 from sevenfold.memory.generation import Origin
-from sevenfold.memory.quotation import Quotation, nearest
+from sevenfold.memory.quotation import QuotedStatement, nearest
 from sevenfold.memory.statements import too_short
 
 
@@ -70,5 +70,5 @@ class Witness(Struct, frozen=True):
         return record in self.new if self.new else record in self.said
 
 
-def _at(record: str, match: Quotation) -> UsersStatement:
+def _at(record: str, match: QuotedStatement) -> UsersStatement:
     return UsersStatement(match.text, record, match.exact)

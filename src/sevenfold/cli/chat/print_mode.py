@@ -110,8 +110,8 @@ def run(
     finally:
         waits.end()
     end = "error" if error and error != "interrupted" else finished.end
-    usd = 0.0 if offline else spent.usd
-    result = {
+    result: dict[str, Any] = {
+        **_figures(spent, 0.0 if offline else spent.usd),
         "type": "result",
         "end": end,  # done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error
         "text": finished.text,  # the last answer
@@ -120,10 +120,6 @@ def run(
         "model": agent.model,
         "offline": offline,
         "turns": finished.turns,
-        "prompt_tokens": spent.prompt,
-        "cache_read_tokens": spent.cache_read_tokens,
-        "output_tokens": spent.output_tokens,
-        "usd": usd,  # the cost of the run; null if a price is unknown
         "permission_denials": denials,
         # The same values under the names that scripts for Claude Code expect.
         "subtype": SUBTYPES.get(end, "error_during_execution"),
@@ -132,8 +128,6 @@ def run(
         "session_id": session,
         "num_turns": finished.turns,
         "duration_ms": round(1000 * (time.monotonic() - began)),
-        "total_cost_usd": usd,
-        "usage": usage_fields(spent),
     }
     if how == "text":
         _print(result, out)
@@ -144,6 +138,18 @@ def run(
     if end != "done":
         return NOT_DONE
     return NOT_PERMITTED if denials else DONE
+
+
+def _figures(spent: Spending, usd: float | None) -> dict[str, Any]:
+    """What a run used, under our names and those that scripts for Claude Code expect."""
+    return {
+        "prompt_tokens": spent.prompt,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "output_tokens": spent.output_tokens,
+        "usd": usd,  # the cost of the run; null if a price is unknown
+        "total_cost_usd": usd,
+        "usage": usage_fields(spent),
+    }
 
 
 def _denial(call: ToolCall, reason: str) -> dict[str, Any]:
