@@ -65,6 +65,8 @@ _ORDER = (
     *(_CHANGED, _USED, _NAMES),
     *(_FAILURES, _STEP, _NEXT, _SETTLED, _ENDED, _COMMANDS),
 )
+_SECONDARY = frozenset({_USED, _SETTLED, _ENDED, _COMMANDS})
+"""Lists that get room only when everything else had its chance."""
 _INLINE = frozenset({_NAMES})
 """Lists whose entries stand behind each other instead of each on a line of its own."""
 _FILLED_FROM_THE_END = frozenset({_STEP})
@@ -167,29 +169,44 @@ def parts(items: Sequence[Item], context: Context, rooms: Mapping[Part, int]) ->
 
     ``items`` are the records of the whole conversation.
     """
-    facts = extracted(items)
+    return select(extracted(items), items[-1].said.uuid if items else "", context, rooms)
+
+
+def select(facts: Facts, newest: str, context: Context, rooms: Mapping[Part, int]) -> dict[Part, str]:
+    """Like `parts`, of facts that were extracted before; ``newest`` is the id of the newest record."""
     shown = Shown(context)
     blocks = {part: _Block(rooms.get(part, 0)) for part in PARTS}
     wanted: dict[Part, Iterable[Entry]] = {
         "words": _words(facts, shown, rooms.get("words", 0)),
         "things": _things(facts),
-        "state": _state(facts, step_left=not items or items[-1].said.uuid not in context.records),
+        "state": _state(facts, step_left=newest not in context.records),
     }
-    left_over: list[Entry] = []
+    first: list[tuple[Part, Entry]] = []
+    later: list[tuple[Part, Entry]] = []
     for part, entries in wanted.items():
         for entry in entries:
-            if shown.holds(entry):
-                continue
-            if blocks[part].take(entry):
-                shown.add(entry.text)
-            else:
-                left_over.append(entry)
-    for entry in left_over:
+            (later if entry.heading in _SECONDARY else first).append((part, entry))
+    for chosen in (first, later):
+        left_over = _fill(blocks, chosen, shown)
+        # What finds no room in its own part may stand in another.
+        for entry in left_over:
+            for part in PARTS:
+                if not _fill(blocks, [(part, entry)], shown):
+                    break
+    return {part: block.text() for part, block in blocks.items()}
+
+
+def _fill(blocks: Mapping[Part, _Block], chosen: Iterable[tuple[Part, Entry]], shown: Shown) -> list[Entry]:
+    """Put entries that are not shown yet into their parts; returns those that found no room."""
+    left_over = []
+    for part, entry in chosen:
         if shown.holds(entry):
             continue
-        if any(block.take(entry) for block in blocks.values()):
+        if blocks[part].take(entry):
             shown.add(entry.text)
-    return {part: block.text() for part, block in blocks.items()}
+        else:
+            left_over.append(entry)
+    return left_over
 
 
 def rooms(characters: int, *, split: bool) -> dict[Part, int]:
