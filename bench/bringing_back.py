@@ -35,7 +35,8 @@ def said_before(log: Log, boundary: str) -> list[Item]:
             case Boundary(uuid=uuid) if uuid == boundary:
                 break
             case Boundary(uuid=uuid, logical_parent=parent):
-                view.add(Link(uuid, parent), position)
+                known = parent is not None and view.entry(parent) is not None
+                view.add(Link(uuid, parent if known else view.tip), position)
             case Said(summary=True, uuid=uuid, parent=parent):
                 view.add(Link(uuid, parent), position)
             case _:

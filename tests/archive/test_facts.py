@@ -49,6 +49,15 @@ def test_what_the_first_compaction_hid_comes_back_after_the_third(three_times: P
         assert f"PierError: plank {number} is missing" in state
 
 
+def test_a_compaction_that_names_a_record_which_was_never_written_hides_nothing(tmp_path: Path) -> None:
+    tape = worked(Tape(), 0)
+    tape.parent = "never-written"
+    worked(tape.compacted(), 1)
+    with sevenfold.transcript(tape.save(tmp_path / "harbour.jsonl")) as transcript:
+        assert "granite-0" in transcript.facts(9_500, "words")
+        assert "granite-0" in transcript.records()[0].text
+
+
 def test_nothing_is_brought_back_that_the_model_still_sees(three_times: Path) -> None:
     with sevenfold.transcript(three_times) as transcript:
         everything = transcript.facts(30_000)
