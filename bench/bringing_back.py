@@ -68,9 +68,9 @@ def measured(
     ever = [item for item in before if item.said.uuid not in kept]
     all_probes = sample(ever, later_rounds_visible=moment.later_rounds_visible).probes
     context = texts(moment.after)
-    three = list(facts.parts(before, facts.Context(), THREE_BLOCKS).values())
+    three = list(facts.parts(before, facts.StillSeen(), THREE_BLOCKS).values())
     rooms = {part: int(ONE_BLOCK * portion) for part, portion in facts.SHARES.items()}
-    one = list(facts.parts(before, facts.Context(), rooms).values())
+    one = list(facts.parts(before, facts.StillSeen(), rooms).values())
     assert all(len(block) <= 9_500 for block in three), [len(block) for block in three]
     row = {
         "facts": float(len(probes)),

@@ -86,7 +86,7 @@ class Entry(Struct, frozen=True):
     """The record that says it, if the text here is not the text there."""
 
 
-class Context(Struct, frozen=True):
+class StillSeen(Struct, frozen=True):
     """What the model still sees."""
 
     texts: Sequence[str] = ()
@@ -94,7 +94,7 @@ class Context(Struct, frozen=True):
     """The ids of the records that it sees unchanged."""
 
     @classmethod
-    def of(cls, view: View) -> Context:
+    def of(cls, view: View) -> StillSeen:
         """What the model sees in this view."""
         visible = (item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen")
         return cls(tuple(_visible_texts(view)), frozenset(visible))
@@ -103,7 +103,7 @@ class Context(Struct, frozen=True):
 class Shown:
     """What the model sees already, and what was chosen so far."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StillSeen) -> None:
         self._records = context.records
         self._folded = "\n".join(map(folded, context.texts))
         self._lines = {folded(line) for text in context.texts for line in text.splitlines()}
@@ -164,7 +164,7 @@ class _Block:
         return "\n\n".join(lists)
 
 
-def parts(items: Sequence[Item], context: Context, rooms: Mapping[Part, int]) -> dict[Part, str]:
+def parts(items: Sequence[Item], context: StillSeen, rooms: Mapping[Part, int]) -> dict[Part, str]:
     """What left the context, within so many characters in each part; empty where nothing did.
 
     ``items`` are the records of the whole conversation.
@@ -172,7 +172,7 @@ def parts(items: Sequence[Item], context: Context, rooms: Mapping[Part, int]) ->
     return select(extracted(items), items[-1].said.uuid if items else "", context, rooms)
 
 
-def select(facts: Facts, newest: str, context: Context, rooms: Mapping[Part, int]) -> dict[Part, str]:
+def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, int]) -> dict[Part, str]:
     """Like `parts`, of facts that were extracted before; ``newest`` is the id of the newest record."""
     shown = Shown(context)
     blocks = {part: _Block(rooms.get(part, 0)) for part in PARTS}

@@ -101,7 +101,7 @@ class ArchivedSession:
         """
         if part is not None and part not in facts.PARTS:
             raise InputError(f"part must be one of {', '.join(facts.PARTS)}; got {part!r}")
-        context = facts.Context() if all_leaves else facts.Context.of(resume(self.log))
+        context = facts.StillSeen() if all_leaves else facts.StillSeen.of(resume(self.log))
         rooms = facts.rooms(characters, split=part is None)
         texts = facts.parts(history.whole(self.log).items, context, rooms)
         return texts[part] if part else "\n\n".join(filter(None, texts.values()))

@@ -49,7 +49,7 @@ def prepare(transcript: Path, session: str) -> str:
         )
     room = KEPT - len(_KEEP) - 2 * len("\n\n")
     shares: dict[Part, int] = {"words": int(room * 0.7), "things": int(room * 0.3), "state": 0}
-    texts = facts.select(extracted, newest, facts.Context(), shares)
+    texts = facts.select(extracted, newest, facts.StillSeen(), shares)
     kept = [text for part, text in texts.items() if text and part != "state"]
     return fitted("\n\n".join([_KEEP, *kept]), KEPT) if kept else ""
 
@@ -91,7 +91,7 @@ def _blocks(extracted: Facts, newest: str) -> dict[str, str]:
     from sevenfold.archive import facts
 
     longest = max(len(_header(part)) for part in PARTS) + len("\n\n")
-    texts = facts.select(extracted, newest, facts.Context(), facts.rooms(BLOCK - longest, split=False))
+    texts = facts.select(extracted, newest, facts.StillSeen(), facts.rooms(BLOCK - longest, split=False))
     return {
         part: fitted(f"{_header(part)}\n\n{text}", BLOCK) if text else "" for part, text in texts.items()
     }

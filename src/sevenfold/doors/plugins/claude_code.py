@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold import __version__
+from sevenfold.doors.plugins import hook
 from sevenfold.doors.plugins.changes import Addition, Changes, NewFile
 
 NAME = "claude-code"
 _HOOK = "sevenfold.doors.plugins.hook"
-_SECONDS = 15
-"""How long the program waits for a hook, which ends by itself before."""
+_SECONDS_BEYOND = 5
+"""How much longer the program waits for a hook than the hook takes at most."""
 _PARTS = ("words", "things", "state")
 
 
@@ -59,7 +60,8 @@ def _hooks() -> dict[str, Any]:
 
 
 def _hook(event: str) -> dict[str, Any]:
-    return {"type": "command", "command": _command(event), "timeout": _SECONDS}
+    limit = hook.COMPACTION_TIME_LIMIT if event in hook.AROUND_A_COMPACTION else hook.TIME_LIMIT
+    return {"type": "command", "command": _command(event), "timeout": int(limit) + _SECONDS_BEYOND}
 
 
 def _command(event: str) -> str:

@@ -16,8 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-TIME_LIMIT = 8.0
+TIME_LIMIT = 3.0
 """Seconds after which a hook ends without an answer, below the limit that the plugin gives the program."""
+COMPACTION_TIME_LIMIT = 25.0
+"""The same for the hooks around a compaction, which takes the program longer than that anyway."""
+AROUND_A_COMPACTION = frozenset({"before-compaction", "words", "things", "state"})
 MOST_INPUT = 16 << 20
 """Bytes of an event that are read; a prompt may contain a large paste."""
 
@@ -26,7 +29,8 @@ Event = dict[str, Any]
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Answer one event and end the process, always with exit code 0."""
-    deadline = threading.Timer(TIME_LIMIT, os._exit, (0,))
+    patient = bool(arguments) and arguments[0] in AROUND_A_COMPACTION
+    deadline = threading.Timer(COMPACTION_TIME_LIMIT if patient else TIME_LIMIT, os._exit, (0,))
     deadline.daemon = True
     deadline.start()
     # The process ends before there is anything worth collecting, and searching for it took a third of the time.
