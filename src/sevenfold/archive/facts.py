@@ -100,7 +100,7 @@ class StillSeen(Struct, frozen=True):
         return cls(tuple(_visible_texts(view)), frozenset(visible))
 
 
-class Shown:
+class ShownTexts:
     """What the model sees already, and what was chosen so far."""
 
     def __init__(self, context: StillSeen) -> None:
@@ -174,7 +174,7 @@ def parts(items: Sequence[Item], context: StillSeen, rooms: Mapping[Part, int]) 
 
 def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, int]) -> dict[Part, str]:
     """Like `parts`, of facts that were extracted before; ``newest`` is the id of the newest record."""
-    shown = Shown(context)
+    shown = ShownTexts(context)
     blocks = {part: _Block(rooms.get(part, 0)) for part in PARTS}
     wanted: dict[Part, Iterable[Entry]] = {
         "words": _words(facts, shown, rooms.get("words", 0)),
@@ -196,7 +196,9 @@ def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, i
     return {part: block.text() for part, block in blocks.items()}
 
 
-def _fill(blocks: Mapping[Part, _Block], chosen: Iterable[tuple[Part, Entry]], shown: Shown) -> list[Entry]:
+def _fill(
+    blocks: Mapping[Part, _Block], chosen: Iterable[tuple[Part, Entry]], shown: ShownTexts
+) -> list[Entry]:
     """Put entries that are not shown yet into their parts; returns those that found no room."""
     left_over = []
     for part, entry in chosen:
@@ -242,7 +244,7 @@ def _strings(value: object) -> Iterator[str]:
 # -- the user's words, permissions, open work -----------------------------------------------------
 
 
-def _words(facts: Facts, shown: Shown, room: int) -> Iterator[Entry]:
+def _words(facts: Facts, shown: ShownTexts, room: int) -> Iterator[Entry]:
     first = [*_open_work(facts), *_agreements(facts)]
     yield from first
     taken = sum(len(entry.text) + 3 for entry in first if not shown.has(entry.looked_for))

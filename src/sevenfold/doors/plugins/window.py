@@ -21,7 +21,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh", "busybox", "fish
 _MOST_SHELLS = 5
 
 
-class Window(NamedTuple):
+class WindowSession(NamedTuple):
     """The session of a window."""
 
     session: str
@@ -46,7 +46,7 @@ def note(session: str, transcript: Path, working_folder: Path) -> None:
     folder.write(_file(program), {**fields, "began": program.began})
 
 
-def current() -> Window | None:
+def current() -> WindowSession | None:
     """The session in the window of the program that started this process; None if it never said."""
     program = _program()
     noted = folder.read(_file(program)) if program else {}
@@ -56,7 +56,7 @@ def current() -> Window | None:
     session, transcript, working_folder = (noted.get(key) for key in ("session", "transcript", "folder"))
     if not (isinstance(session, str) and isinstance(transcript, str) and isinstance(working_folder, str)):
         return None
-    return Window(session, Path(transcript), Path(working_folder))
+    return WindowSession(session, Path(transcript), Path(working_folder))
 
 
 def _file(program: _Process) -> Path:
