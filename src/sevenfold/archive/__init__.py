@@ -5,6 +5,7 @@ sessions    which sessions are on this machine, and which one a name means
 formats     what kind of file holds a session, and its log in the shared format
 readers     converts what other tools record into the shared format
 search      the recall index of a recorded session
+facts       what left the context and matters, as text of a given length
 audit       which facts its compactions kept and which left the context
 fidelity    finds those facts, by code that shares nothing with the code that writes summaries
 profile     where its context and its money went

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from msgspec import Struct
 
-from sevenfold.archive import requests, search, sessions
+from sevenfold.archive import facts, requests, search, sessions
 from sevenfold.archive.audit import Audit, audit
 from sevenfold.archive.export import speaker_of, text_of
 from sevenfold.archive.formats import open_log
@@ -90,6 +90,21 @@ class ArchivedSession:
             return self._index.search(query, kind=kind, k=k, around=around, **more)  # type: ignore[arg-type]
 
         return ask() if everything else search.outside_context(ask, self.log)[0]
+
+    def facts(self, characters: int, part: facts.Part | None = None, *, all_leaves: bool = False) -> str:
+        """What left the context and matters, in at most ``characters``: from the whole history, nothing of it twice.
+
+        Without ``part``, the text has all three: the user's words, permissions and open work; files and names;
+        failures and the current step. With it, only that one, as if each of the three were given so many characters,
+        so that the three together repeat nothing. ``all_leaves`` counts everything said so far as gone: for a
+        compaction that is under way.
+        """
+        if part is not None and part not in facts.PARTS:
+            raise InputError(f"part must be one of {', '.join(facts.PARTS)}; got {part!r}")
+        context = facts.StillSeen() if all_leaves else facts.StillSeen.of(resume(self.log))
+        rooms = facts.rooms(characters, split=part is None)
+        texts = facts.parts(history.whole(self.log).items, context, rooms)
+        return texts[part] if part else "\n\n".join(filter(None, texts.values()))
 
     def audit(self) -> Audit:
         """Which facts the session's compactions kept in the context, and which left it."""

@@ -144,6 +144,10 @@ def whole(log: Log) -> View:
     view = View()
     for position, entry in read(log):
         match entry:
+            case Boundary(uuid=uuid, logical_parent=parent, sidechain=False):
+                # Claude Code may name a record that it never wrote; what came before is the newest one then.
+                known = parent is not None and view.entry(parent) is not None
+                view.add(Link(uuid, parent if known else view.tip), position)
             case Boundary(uuid=uuid, logical_parent=parent):
                 view.add(Link(uuid, parent), position)
             case Said(summary=True, uuid=uuid, parent=parent):

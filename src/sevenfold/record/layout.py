@@ -142,7 +142,9 @@ class Layout:
             return measured
         self.inserted += 1
         self.items.insert(place, item)
-        self.index = {one.said.uuid: number for number, one in enumerate(self.items)}
+        # Only from the place on: results of parallel calls arrive like this, and in a long session often.
+        for number in range(place, len(self.items)):
+            self.index[self.items[number].said.uuid] = number
         for number in range(self.wire.truncate(place), len(self.items)):
             one = self.items[number]
             self.wire.add(number, one.role, one.said.message_id, one.shown, begins=one.begins)

@@ -1,0 +1,33 @@
+"""`sevenfold uninstall`: removes our plugin from another program, to the byte."""
+
+from __future__ import annotations
+
+import argparse
+
+from sevenfold.cli.text import clean, write
+from sevenfold.doors.plugins import claude_code
+from sevenfold.doors.plugins.changes import installed, uninstall
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = command.add_argument
+    add("program", choices=(claude_code.NAME,), metavar="PROGRAM")
+    add("--dry-run", action="store_true")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    for path in installed(options.program):
+        write(f"remove {clean(str(path))}\n")
+    if options.dry_run:
+        write("Nothing was removed.\n")
+        return 0
+    left = uninstall(options.program)
+    write("".join(f"{clean(reason)}\n" for reason in left))
+    write(
+        f"Removed. Nothing of ours is left in {options.program}.\n"
+        if not left
+        else "The rest was removed.\n"
+    )
+    return 0

@@ -1,0 +1,53 @@
+"""The status line of the plugin for Claude Code."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sevenfold.doors.plugins.status_line import status_line
+from tests.profile.making import Tape, text, usage
+
+pytestmark = pytest.mark.spec("S23.7")
+NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC).timestamp()
+
+
+def clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%H:%M")
+
+
+def test_it_shows_context_cache_cost_and_the_last_miss() -> None:
+    told = {
+        "context_window": {"used_percentage": 45.2, "context_window_size": 200_000},
+        "cost": {"total_cost_usd": 1.234},
+        "prompt_cache": {"warm": True, "expires_at": NOW + 600, "last_miss_cause": "tools_changed"},
+    }
+    expected = (
+        f"context 45% of 200k · cache warm until {clock(NOW + 600)} · $1.23 · last miss: tools changed"
+    )
+    assert status_line(told, NOW) == expected
+
+
+def test_a_cold_cache_says_how_much_has_to_be_written() -> None:
+    told = {"prompt_cache": {"warm": False, "recache_tokens_if_cold": 152_000}}
+    assert status_line(told, NOW) == "cache cold, 152k to write"
+
+
+def test_what_the_program_does_not_tell_comes_from_the_newest_answer(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.now = datetime.fromtimestamp(NOW, UTC)
+    tape.user("Hello.").answer("a1", usage(10, read=40_000, output=5), text("Hello."))
+    told = {"transcript_path": str(tape.save(tmp_path / "talk.jsonl"))}
+    assert status_line(told, NOW).startswith("context 40k · cache warm until ")
+    assert status_line(told, NOW + 4_000) == "context 40k · cache cold, 40k to write"
+
+
+def test_values_of_the_wrong_kind_are_left_out_and_control_characters_removed() -> None:
+    told = {
+        "context_window": "full",
+        "cost": {"total_cost_usd": "much"},
+        "prompt_cache": {"warm": "yes", "last_miss_cause": "\x1b]0;pwned\x07"},
+    }
+    assert status_line(told, NOW) == "last miss: ]0;pwned"
