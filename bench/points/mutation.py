@@ -47,8 +47,8 @@ CORE = tuple(f"src/sevenfold/{name}" for name in PACKAGES)
 TESTS = (
     *(f"tests/{name}" for name in ("record", "request", "layers", "compaction", "engine", "session")),
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios", "hooks", "team")),
-    *(f"tests/{name}" for name in ("stores", "storage", "recall", "archive", "clients")),
-    *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
+    *(f"tests/{name}" for name in ("stores", "storage", "recall", "archive", "profile", "clients")),
+    "tests/commands/test_rollouts.py",
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
