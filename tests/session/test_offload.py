@@ -332,11 +332,11 @@ def _unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.spec("S21.23")
 def test_where_new_results_alone_are_over_the_blocking_limit_the_largest_go_and_the_request_fits() -> None:
     settings = {"context_window": 40_000, "offload_characters": 10**6, "round_characters": 10**6}
-    held, (large, small) = answered(LINE * 4_000, LINE * 20, settings=settings)
+    held, (large, small) = answered(LINE * 4_000, LINE * 200, settings=settings)
     held.session.prepare()
     shown = held.shown()
     assert shown[large].startswith("<persisted-output>")
-    assert shown[small] == LINE * 20
+    assert shown[small] == LINE * 200
     assert held.session.fetch(large) == (LINE * 4_000).encode()
     conversation = held.session.conversation
     assert conversation.size().high < conversation.window.blocking
