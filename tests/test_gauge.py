@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import ceil
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sevenfold.conversation.room import Limits
 from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.gauge import Gauge, Size
+from sevenfold.record.layout import Anchor
 from sevenfold.record.view import View
 from sevenfold.record.weight import measure
 from sevenfold.record.window import Window
@@ -484,3 +486,87 @@ def test_results_taken_out_by_the_provider_and_then_here_are_taken_out_once():
     assert after.low <= after.tokens <= after.high
     assert after.high < 3 * before.tokens
     assert after.sent < before.sent
+
+
+# What a report is worth
+
+
+def edited(words: str, prompt: int, cleared: int) -> dict[str, Any]:
+    """An answer's message that reports so many tokens removed by the provider's own edits."""
+    return {
+        "role": "assistant",
+        "type": "message",
+        "id": f"msg_{prompt}",
+        "model": NEWER,
+        "content": [{"type": "text", "text": words}],
+        "usage": usage(prompt),
+        "context_management": {"applied_edits": [{"cleared_input_tokens": cleared}]},
+    }
+
+
+@pytest.mark.spec("S21.21")
+def test_a_report_after_other_edits_of_the_provider_than_before_teaches_nothing():
+    story = Story()
+    story.user("hello")
+    story.assistant("hi there", model=NEWER, used=usage(20_000, 700))
+    story.user(FILE)
+    before, _ = followed(story)
+    story.assistant("done", message=edited("done", 9_000, cleared=15_000))
+    after, view = followed(story)
+    assert after == before
+    assert after.size(view).tokens == 9_010
+    # From here on the same edits apply, so the growth of the prompt is that of its content again.
+    story.user(FILE)
+    story.assistant("done", message=edited("done again", 9_500, cleared=15_000))
+    assert followed(story)[0] != after
+
+
+@pytest.mark.spec("S21.21")
+def test_a_first_answer_that_reports_edits_teaches_nothing_about_the_overhead():
+    story = Story()
+    story.user("hello")
+    story.assistant("done", message=edited("done", 9_000, cleared=15_000))
+    assert followed(story)[0].overhead is None
+
+
+@pytest.mark.spec("S21.21")
+def test_the_first_report_of_a_server_that_had_counted_nothing_shows_the_overhead_beyond_all_messages():
+    story = Story()
+    story.user(FILE)
+    story.assistant(FILE, model=LOCAL, used=usage(0, 0))
+    story.user("go on")
+    story.assistant(FILE, model=LOCAL, used=usage(9_000, 700))
+    gauge, _ = followed(story, LOCAL)
+    assert gauge.overhead is not None
+    fresh = Gauge.of(find(LOCAL))
+    assert gauge.overhead.tokens == pytest.approx(9_000 - tokens(fresh, FILE, FILE, "go on"), rel=0.01)
+
+
+@pytest.mark.spec("S21.21")
+def test_an_answer_on_another_branch_is_compared_with_what_that_branch_holds():
+    story = Story()
+    first = story.user("hello")
+    story.assistant(FILE, model=NEWER, used=usage(9_000, 700))
+    story.user(FILE)
+    story.assistant("another answer " * 50, model=NEWER, used=usage(3_000, 200), parentUuid=first)
+    view = View()
+    measured = [view.add(entries.read(line)) for line in story.lines][-1]
+    assert measured is not None
+    assert measured.before is None
+    assert measured.sent == measure(blocks.text("hello"))
+
+
+@pytest.mark.spec("S0.11")
+@pytest.mark.parametrize(
+    ("cut", "share", "counted"),
+    [(False, 0.7, True), (False, 0.5, False), (True, 0.7, False), (True, 0.99, False), (True, 1.0, True)],
+)
+def test_a_reported_output_counts_if_it_may_be_whole_and_that_of_a_cut_answer_only_if_it_is_no_less(
+    cut: bool, share: float, counted: bool
+) -> None:
+    gauge, reply = Gauge.of(find(NEWER)), measure(blocks.text(FILE))
+    estimated = gauge.estimator.tokens(reply)
+    reported = ceil(estimated * share) if share == 1.0 else round(estimated * share)
+    anchor = Anchor(20_000, reported, NEWER, "msg_1", 1, 2, reply, cut=cut)
+    expected = reported if counted else estimated
+    assert gauge.expected(anchor).tokens == pytest.approx(20_000 + expected, abs=1)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.profiles import find, names
-from sevenfold.record.usage import BilledCall, Iteration, Usage, ideal_cost
+from sevenfold.record.usage import Account, BilledCall, Iteration, Tally, Usage, ideal_cost
 
 OPUS = find("claude-opus-4-5")  # 5 / 25, write 6.25 or 10, read 0.50
 HAIKU = find("claude-haiku-5-5")  # five times the price above 100,000
@@ -281,3 +281,31 @@ REPORTS = st.fixed_dictionaries(
 @given(REPORTS)
 def test_reading_a_report_from_its_bytes_gives_what_reading_it_decoded_gives(reported):
     assert Usage.read(json.dumps(reported).encode()) == Usage.of(reported)
+
+
+@pytest.mark.spec("S9.6")
+def test_a_reported_usage_is_read_from_its_bytes_with_its_cache_split() -> None:
+    split = {"ephemeral_5m_input_tokens": 599, "ephemeral_1h_input_tokens": 148_000}
+    report = {"input_tokens": 2, "cache_creation_input_tokens": 148_599, "cache_creation": split}
+    usage = Usage.read(json.dumps(report).encode())
+    assert (usage.cache_creation_5m, usage.cache_creation_1h) == (599, 148_000)
+    assert usage.prompt == 148_601
+
+
+@pytest.mark.spec("S9.6")
+def test_an_account_adds_up_what_is_billed_and_one_unknown_price_makes_it_unknown_for_good() -> None:
+    paid = Account().billed(0.25).billed(0.5)
+    assert paid.usd == 0.75
+    unknown = paid.billed(None)
+    assert unknown.usd is None
+    assert unknown.billed(0.5).usd is None
+
+
+@pytest.mark.spec("S9.6")
+def test_the_share_read_from_the_cache_is_that_of_all_prompts() -> None:
+    assert Tally().share is None
+    tally = (
+        Tally().after(Usage(input_tokens=300)).after(Usage(input_tokens=100, cache_read_input_tokens=400))
+    )
+    assert tally == Tally(400, 800)
+    assert tally.share == 0.5

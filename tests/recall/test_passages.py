@@ -96,3 +96,14 @@ def test_any_short_stretch_of_a_text_stands_whole_in_one_of_its_pieces(
     start = data.draw(st.integers(0, len(whole)))
     needle = " ".join(whole[start : start + NEEDLE].split())
     assert any(needle in " ".join(piece.split()) for piece in cut)
+
+
+@pytest.mark.spec("S21.7")
+def test_a_number_that_no_machine_can_hold_does_not_hide_what_stands_beside_it() -> None:
+    story = Story()
+    story.assistant({"type": "web_search_tool_result", "tool_use_id": "x", "content": [{"title": "tides"}]})
+    story.lines[0] = story.lines[0].replace(b'"tides"', b'"tides", "n": 1e999')
+    ((kind, _, words),) = said(story)
+    assert kind == "tool_result"
+    assert "tides" in words
+    assert "1e999" in words

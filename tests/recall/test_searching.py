@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.passages import KINDS, NEEDLE, tidy
-from sevenfold.recall.ranking import folded
+from sevenfold.recall.ranking import Query, folded
 from sevenfold.recall.tables import Tables
 from tests.recall.making import harbour, indexed
 from tests.support import Story, call, result
@@ -389,3 +389,24 @@ def test_numbers_and_ids_in_calls_are_found() -> None:
     index = indexed(story)
     assert found(index, "48213") == ["kill"]
     assert found(index, "120000") == ["kill"]
+
+
+@pytest.mark.parametrize(
+    ("query", "features"),
+    [
+        ("src/harbour/lights.py", ("src harbour lights py", "src", "harbour", "lights", "py")),
+        ("the harbour lights", ("harbour", "lights")),
+    ],
+)
+def test_a_compound_term_counts_as_a_phrase_beside_its_words(query: str, features: tuple[str, ...]) -> None:
+    assert Query.of(query).features == features
+
+
+def test_a_record_that_words_and_another_scorer_lead_to_is_shown_where_its_words_are() -> None:
+    story = Story()
+    record = story.user("we talked of many things " * 60 + "and of the lighthouse keeper by the sea")
+    (hit,) = indexed(story).search("keeper lighthouse", scorers=[Opinion(**{record: 0.9})])
+    assert (hit.uuid, hit.matched) == (record, ("words", "hearsay"))
+    assert "lighthouse keeper" in hit.excerpt
+    (other,) = indexed(story).search("beacon", scorers=[Opinion(**{record: 0.9})])
+    assert other.excerpt.startswith("we talked of many things")

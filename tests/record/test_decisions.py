@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sevenfold.clock import RandomIds
-from sevenfold.conversation.resume import fold, resume
+from sevenfold.conversation.resume import Foreseen, SizeReport, fold, resume
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.record import blocks, entries
@@ -23,6 +23,7 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
+from sevenfold.record.weight import measure
 from sevenfold.stores.memory import MemoryLog
 from tests.support import answer, shown, transcript
 
@@ -262,3 +263,43 @@ def test_a_compaction_that_keeps_the_start_of_the_file_is_not_passed_over_on_res
     script.model(answer("going on", id="m3"))
     script.decide(Undone(decision=first, redo=True))
     assert resume(log).encoded() == fold(log).encoded() == script.view.encoded()
+
+
+@pytest.mark.spec("S21.21")
+def test_a_size_measured_while_a_compaction_was_undone_is_not_used_once_that_is_redone():
+    script, _ = _worked()
+    boundary = script.compact(CompactMetadata(), [blocks.text("in short")])
+    script.decide(Undone(decision=boundary))
+    script.model(answer("going on", id="m3", prompt=5_000))
+    script.decide(Undone(decision=boundary, redo=True))
+    assert script.view.layout.anchor is None
+    script.user([blocks.text("and then")])
+    script.model(answer("well", id="m4", prompt=700))
+    assert script.view.layout.anchor is not None
+    assert script.view.layout.anchor.prompt == 700
+
+
+@pytest.mark.spec("S21.21")
+@pytest.mark.parametrize("post_tokens", [5_000, 0])
+def test_reading_a_log_again_tells_the_size_that_a_compaction_was_expected_to_leave(post_tokens):
+    log = MemoryLog()
+    script, _ = _worked(log)
+    script.decide(Epoch(reason="begin", model="claude-sonnet-5-5"))
+    script.compact(CompactMetadata(post_tokens=post_tokens), [blocks.text("in short")])
+    reports: list[SizeReport] = []
+    fold(log, reports=reports)
+    left = [report for report in reports if isinstance(report, Foreseen)]
+    expected = [Foreseen(5_000, measure(blocks.text("in short")), "claude-sonnet-5-5")]
+    assert left == (expected if post_tokens else [])
+
+
+@pytest.mark.spec("S21.21")
+def test_a_compaction_without_its_commit_tells_no_size():
+    log, torn = MemoryLog(), MemoryLog()
+    script, _ = _worked(log)
+    script.decide(Epoch(reason="begin", model="claude-sonnet-5-5"))
+    script.compact(CompactMetadata(post_tokens=5_000), [blocks.text("in short")])
+    torn.append([line for _, line in log.read()][:-1])
+    reports: list[SizeReport] = []
+    fold(torn, reports=reports)
+    assert not [report for report in reports if isinstance(report, Foreseen)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.errors import ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
+from sevenfold.errors import ContextFull, ResultMissing, TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.record import entries
 from sevenfold.record.decisions import Keep, Offloaded
 from sevenfold.record.entries import Decision, Said
@@ -327,3 +327,27 @@ def _unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for one in messages
     ]
+
+
+@pytest.mark.spec("S21.23")
+def test_where_new_results_alone_are_over_the_blocking_limit_the_largest_go_and_the_request_fits() -> None:
+    settings = {"context_window": 40_000, "offload_characters": 10**6, "round_characters": 10**6}
+    held, (large, small) = answered(LINE * 4_000, LINE * 200, settings=settings)
+    held.session.prepare()
+    shown = held.shown()
+    assert shown[large].startswith("<persisted-output>")
+    assert shown[small] == LINE * 200
+    assert held.session.fetch(large) == (LINE * 4_000).encode()
+    conversation = held.session.conversation
+    assert conversation.size().high < conversation.window.blocking
+
+
+@pytest.mark.spec("S21.23")
+def test_results_that_fit_are_left_alone_where_only_pictures_are_too_many() -> None:
+    settings = {"images_limit": 1, "offload_characters": 10**6, "round_characters": 10**6}
+    content = [{"type": "text", "text": LINE * 300}, PICTURE]
+    held, made = answered(content, content, tools=("Ask",), settings=settings)
+    with pytest.raises(ContextFull):
+        assert held.session.prepare().body
+    assert [held.shown()[call][0]["text"] for call in made] == [LINE * 300] * 2
+    assert not held.told("Acted", layer="offload")

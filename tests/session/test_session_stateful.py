@@ -137,8 +137,10 @@ class Sessions(RuleBasedStateMachine):
         self.session.user(words, key=key)
 
     @precondition(lambda self: self.may_ask())
-    @rule(meanwhile=st.sampled_from(["", "", "", "and hurry"]))
-    def the_model_is_asked(self, meanwhile: str) -> None:
+    @rule(
+        meanwhile=st.sampled_from(["", "", "", "and hurry"]), undoes=st.sampled_from([False, False, True])
+    )
+    def the_model_is_asked(self, meanwhile: str, undoes: bool = False) -> None:
         request = self.session.prepare()
         body = request.body
         facts = RuleFacts.of(find(self.model), strict=True)
@@ -151,6 +153,8 @@ class Sessions(RuleBasedStateMachine):
         self.sent, self.explained = body, False
         if meanwhile:
             self.session.user(meanwhile)
+        if undoes:
+            self.attempt(self.session.undo)
         self.session.observe(reply.content)
         assert self.session.at(-1) == body
         self.records += uuids(self.session)[-3:]

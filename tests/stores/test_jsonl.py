@@ -378,3 +378,21 @@ def test_two_ids_never_share_a_file_name(one, other):
 )
 def test_hostile_ids_stay_inside_the_folder(hostile, tmp_path):
     assert (tmp_path / safe_name(hostile)).parent == tmp_path
+
+
+@pytest.mark.spec("S12.3")
+@pytest.mark.parametrize(
+    ("written", "torn"),
+    [
+        (b"first\nsecond\n", [False, False]),
+        (b"first\nsecond", [False, True]),
+        (b"first\nfar too long a line\n", [False, False]),
+        (b"first\nfar too long a line", [False, False]),
+    ],
+)
+def test_only_a_last_line_within_the_limit_that_lacks_its_end_is_torn(tmp_path, written, torn):
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(written)
+    read = list(lines.scan(path, limit=10))
+    assert [line.torn for line in read] == torn
+    assert [line.offset for line in read] == [0, 6]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,18 @@ from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, encode_json, read_fields
-from sevenfold.record.decisions import Request, Rewound, Why
+from sevenfold.record.decisions import (
+    Keep,
+    Offloaded,
+    OwnDecision,
+    Pin,
+    Request,
+    Rewound,
+    Snip,
+    Undone,
+    Why,
+)
+from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Measured
 from sevenfold.record.usage import BilledCall, Usage, ideal_cost
@@ -298,6 +309,7 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
     # Records that an undo brought back are older than the request.
     late = [item for item in behind if log.record(item.said.uuid, sent) is None]
+    decided = view.decisions()
     with c.atomic():
         if late:
             c.announce("said meanwhile")
@@ -306,14 +318,40 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
             transcript.decide(Rewound(to=restored[-1].said.uuid if restored else prepared.record.tip))
         changed = tuple(transcript.view.messages()) != prepared.messages
         measured = transcript.model(replace(reply.answer, outdated=changed))
-        for item in late:
-            transcript.again(item.said)
+        moved = {item.said.uuid: transcript.again(item.said) for item in late}
+        _decide_again(c, decided, moved)
         thinks = any(block.kind in THINKING for block in reply.answer.blocks)
         if thinks and c.profile.thinking.bound:
             now = transcript.view.messages()[: len(prepared.messages)]
             if tuple(now) != prepared.messages:
                 c.open_epoch("changed while the model answered", drops_thinking=True)
     return measured
+
+
+def _decide_again(
+    c: Conversation, decided: Sequence[OwnDecision | Clearing], moved: Mapping[str, str]
+) -> None:
+    """Repeat what was decided after messages that had to be moved: the rewind left it on the abandoned branch.
+
+    ``moved`` has the new id of each of these messages.
+    """
+    transcript = c.transcript
+    holding = {made.id for made in transcript.view.decisions() if not isinstance(made, Clearing)}
+    renamed = dict(moved)
+    for made in decided:
+        again: Snip | Pin | Undone | Offloaded | Keep
+        match made:
+            case Snip(id=name, first=first, last=last) if name not in holding:
+                again = replace(made, first=renamed.get(first, first), last=renamed.get(last, last))
+            case Pin(id=name, record=record) if name not in holding:
+                again = replace(made, record=renamed.get(record, record))
+            case Undone(id=name, decision=decision) if name not in holding:
+                again = replace(made, decision=renamed.get(decision, decision))
+            case Offloaded(id=name) | Keep(id=name) if name not in holding:
+                again = made
+            case _:
+                continue
+        renamed[made.id] = transcript.decide(again).id
 
 
 def _ideal(c: Conversation, usage: Usage) -> float | None:

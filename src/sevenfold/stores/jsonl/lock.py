@@ -154,7 +154,6 @@ def _leave_to_parent() -> None:
     """Close the copies of the parent's locks in a child."""
     for lock in _held:
         lock.release()
-    _held.clear()
 
 
 if hasattr(os, "register_at_fork"):
