@@ -77,6 +77,8 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether the messages are written again as soon as there is a first image among them, or none any more."""
     citations: bool = False
     """Whether everything but the tools is written again as soon as a document asks for citations, or none any more."""
+    reports_misses: bool = False
+    """Whether the provider's own API says, when it is asked, why the cache was missed."""
     runs_collapse: bool = False
     """Whether a run of tool calls, or of tool results, counts as one position."""
     lifetimes: tuple[int, ...] = ()

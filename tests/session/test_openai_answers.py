@@ -8,9 +8,15 @@ from typing import Any
 import httpx2
 import openai
 import pytest
+from msgspec.structs import replace
 
 import sevenfold
+from sevenfold.conversation.request import provider_says
 from sevenfold.errors import InputError
+from sevenfold.events import Answered, CacheBroke
+from sevenfold.providers.openai.client import RESPONSES, OpenAIClient
+from sevenfold.record import blocks
+from sevenfold.record.decisions import Request
 from tests.session.openai_talking import (
     KEY,
     PARAMETERS,
@@ -25,6 +31,61 @@ from tests.session.openai_talking import (
     started,
     world,
 )
+
+# What the provider says about its cache
+
+
+@pytest.mark.spec("S17.20", "S8.11")
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_what_openai_says_about_a_miss_stands_beside_our_own_cause(streams: bool) -> None:
+    with world() as here:
+        client = OpenAIClient(here.sdk, stream=streams)
+        with here.session("responses", client=client) as session:
+            session.conversation.diagnoses = True
+            session.user("begin")
+            go_on(session, session.complete())
+            go_on(session, session.complete())
+            asked = [body.get("prompt_cache_options") for body in here.bodies]
+            first = next(event.response for event in here.events if isinstance(event, Answered))
+            assert asked == [None, {"comparison_response_id": first}]
+            assert not [event for event in here.events if isinstance(event, CacheBroke)]
+            frame = session.conversation.frame
+            session.conversation.frame = replace(frame, tools=())
+            session.complete()
+            (broke,) = [event for event in here.events if isinstance(event, CacheBroke)]
+            assert broke.cause == "tool"
+            assert broke.provider_says.startswith("tools changed, ")
+            requests = [made for _, made in session.conversation.transcript.log.decisions(Request)]
+            second = next(made for made in requests if made.number == 1)
+            assert (
+                bytes(second.parameters["diagnostics"]) == b'{"previous_message_id":"%b"}' % first.encode()
+            )
+
+
+@pytest.mark.spec("S17.20")
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        ({"type": "cache_hit"}, ""),
+        ({"type": "unavailable"}, "unavailable"),
+        ({"type": "comparison_response_not_found"}, "comparison response not found"),
+        (
+            {"type": "cache_miss", "reason": "context_compacted", "cache_missed_tokens": 4_100},
+            "context compacted, 4,100 tokens",
+        ),
+        ({"type": "cache_miss"}, "cache miss"),
+        (["nonsense"], ""),
+        (None, ""),
+    ],
+)
+def test_every_report_on_the_cache_is_read_and_none_spoils_the_answer(report: Any, told: str) -> None:
+    body = json.dumps(
+        response(said({"type": "output_text", "text": "Yes."}), prompt_cache_diagnostics=report)
+    )
+    reply = RESPONSES.read(body.encode())
+    assert blocks.text_of(reply.answer.blocks) == "Yes."
+    assert provider_says(bytes(reply.diagnostics)) == told
+
 
 # Taking answers in
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import openai
 import pytest
 from msgspec.structs import replace
 
@@ -454,3 +455,44 @@ def test_what_the_provider_says_about_a_miss_stands_beside_our_own_cause(tmp_pat
 def test_the_provider_is_asked_only_where_nothing_stands_between(client: Any, asks: bool) -> None:
     with sevenfold.Session.in_memory(model=FREE, max_tokens=100, client=client()) as session:
         assert session.conversation.diagnoses is asks
+
+
+@pytest.mark.spec("S17.20")
+@pytest.mark.parametrize(
+    ("client", "model", "asks"),
+    [
+        (lambda: openai.OpenAI(api_key="key", base_url="https://api.openai.com/v1"), "gpt-5.6", True),
+        (lambda: openai.AsyncOpenAI(api_key="key", base_url="https://api.openai.com/v1/"), "gpt-5.6", True),
+        (lambda: openai.OpenAI(api_key="key", base_url="https://gateway.example/v1"), "gpt-5.6", False),
+        (lambda: openai.OpenAI(api_key="key", base_url="https://api.openai.com/v1"), "gpt-5.2", False),
+        (lambda: None, "gpt-5.6", False),
+    ],
+    ids=["its own API", "asynchronously", "a gateway", "a model without it", "the caller's own loop"],
+)
+def test_openai_is_asked_only_where_it_can_answer_and_nothing_stands_between(
+    client: Any, model: str, asks: bool
+) -> None:
+    options: dict[str, Any] = {"model": model, "max_tokens": 100, "client": client()}
+    with sevenfold.Session.in_memory(**options, settings={"model_listing": False}) as session:
+        conversation = session.conversation
+        assert (conversation.diagnoses and conversation.profile.cache.reports_misses) is asks
+
+
+@pytest.mark.spec("S17.10", "S17.20")
+@pytest.mark.parametrize(
+    ("model", "address", "asks"),
+    [
+        (FREE, "https://api.anthropic.com", True),
+        (FREE, "https://gateway.example/v1", False),
+        ("gpt-5.6", "https://api.openai.com/v1", True),
+    ],
+)
+def test_an_agents_requests_ask_like_a_sessions(
+    model: str, address: str, asks: bool, tmp_path: Path
+) -> None:
+    sdk = openai.OpenAI if model.startswith("gpt") else anthropic.Anthropic
+    client = sdk(api_key="key", base_url=address)
+    with sevenfold.Agent(
+        model, client=client, folder=tmp_path, tools=[], settings={"model_listing": False}
+    ) as agent:
+        assert agent.session.conversation.diagnoses is asks

@@ -345,7 +345,9 @@ class Assembly:
         if isinstance(thinking := options.get("thinking"), Mapping):
             chosen["thinking"] = thinking
         frame = self.descent.frame(self.store) if self.descent else None
-        return factory.conversation(self.store, self.model, chosen, self.profile, frame)
+        conversation = factory.conversation(self.store, self.model, chosen, self.profile, frame)
+        conversation.diagnoses = factory.reaches_provider(self.client, conversation.profile)
+        return conversation
 
     def _answer_limit(self, settings: Settings) -> int:
         """The most tokens of one answer: what the caller or the settings say, or as many as the model can write."""

@@ -190,7 +190,8 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
 
 def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """The fields of a request that also asks why its cache was missed, compared with the newest answer in view."""
-    if not c.diagnoses or DIAGNOSTICS in fields or DIAGNOSTICS in dict(c.frame.settings):
+    asks = c.diagnoses and c.profile.cache.reports_misses
+    if not asks or DIAGNOSTICS in fields or DIAGNOSTICS in dict(c.frame.settings):
         return fields
     c.clearable.follow(c.transcript.view)
     newest = c.clearable.answered

@@ -36,6 +36,7 @@ from sevenfold.providers.anthropic import ANTHROPIC
 from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
+from sevenfold.providers.openai.client import OPENAI
 from sevenfold.providers.registry import address_for, client_of, provider_for
 from sevenfold.recall import meaning
 from sevenfold.recall.index import SessionRecall
@@ -66,6 +67,8 @@ _LOOKED_THROUGH = 1_000_000
 """How many bytes at the start of a file are searched for a record, to tell whether it is a transcript."""
 ENV_FILES = (".env", ".env.local", ".envrc")
 """Project files that set environment variables, which may be secrets."""
+OWN_ADDRESSES = MappingProxyType({"anthropic": ANTHROPIC.url, "openai": OPENAI.url})
+"""Where the providers' own APIs are reached, with nothing in between."""
 USUAL_ANSWER = 8_000
 """The default maximum tokens of an answer, or the model's own maximum if that is lower."""
 
@@ -465,15 +468,15 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
         "Bedrock" in type(options.get("client")).__name__,
-        _reaches_anthropic(options.get("client")),
+        reaches_provider(options.get("client"), profile),
     )
 
 
-def _reaches_anthropic(client: object) -> bool:
-    """Whether a client talks to Anthropic's own API: not through a gateway, and not on another platform."""
+def reaches_provider(client: object, profile: Profile) -> bool:
+    """Whether a client talks to the own API of the model's provider: through no gateway, on no other platform."""
     # Without a client, the caller sends the requests, and where to is not known.
     address = getattr(client, "address", None) or getattr(client, "base_url", None)
-    return str(address or "").rstrip("/") == ANTHROPIC.url
+    return str(address or "").rstrip("/") == OWN_ADDRESSES.get(profile.provider)
 
 
 def _described(given: object, place: int) -> Tool:

@@ -26,6 +26,7 @@ from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.instances import with_required_output
+from sevenfold.lab.simulator.response_diagnosis import ResponseDiagnosis
 from sevenfold.lab.simulator.thinking import Binder
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
@@ -212,6 +213,7 @@ class Simulator:
         self.binder = Binder(self.setup.secret, self.setup.organisation)
         self.cache = PromptCache(lifetimes_apart=self.setup.lifetimes_apart)
         self.diagnosis = Diagnosis()
+        self.response_diagnosis = ResponseDiagnosis()
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)
         self._lock = Lock()

@@ -77,7 +77,12 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
     prompt, answer = read + said.prompt_tokens, written + said.output.tokens
     spent = _usage(prompt, said.cached_tokens, answer, said.output.thinking_tokens)
-    return _response(sim, asked, items, spent, cut=cut)
+    response = _response(sim, asked, items, spent, cut=cut)
+    prompt_blocks = openai.weigh(sim, asked)
+    report = sim.response_diagnosis.explain(
+        asked.body, response["id"], prompt_blocks, len(asked.tools), said.cached_tokens
+    )
+    return response if report is None else {**response, "prompt_cache_diagnostics": report}
 
 
 def _response(
@@ -121,6 +126,9 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     for name in STATEFUL:
         if body.get(name) is not None:
             raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
+    if body.get("prompt_cache_options") and not profile.cache.reports_misses:
+        words = f"Unsupported parameter: 'prompt_cache_options' is not supported with this model ({body['model']})."
+        raise invalid(words, param="prompt_cache_options", code="unsupported_parameter")
     if body.get("background"):
         words = "'background' is not simulated: leave it out, or stream the response."
         raise invalid(words, param="background", code="unsupported_parameter")

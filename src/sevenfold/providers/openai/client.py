@@ -60,6 +60,7 @@ class OpenAIProvider(SdkProvider):
                 "edits": (),
                 "pinned_edits": False,
             }
+        lost["cache"] = replace(lost.get("cache", profile.cache), reports_misses=False)
         return replace(profile, wire=self.name, compaction_instructions=False, **lost)
 
     def client(self, given: Any = None, wire: str | None = None) -> OpenAIClient:

@@ -45,6 +45,7 @@ def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> byte
         model=asked["model"],
         store=False,
         prompt_cache_key=cache_key or None,
+        prompt_cache_options=_cache_options(asked),
         include=["reasoning.encrypted_content"],
         instructions=asked["system"] or None,
         **chat.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
@@ -55,6 +56,12 @@ def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> byte
         input=_input(asked),
         stream=stream or None,
     )
+
+
+def _cache_options(asked: Json) -> Json | None:
+    """The options that ask how the cache fared since an earlier response; None if the request does not ask."""
+    compared = (asked.get("diagnostics") or {}).get("previous_message_id")
+    return {"comparison_response_id": compared} if compared else None
 
 
 def compact_request(body: bytes, cache_key: str = "") -> bytes:
@@ -158,6 +165,14 @@ class _Why(Struct, frozen=True):
     reason: str = ""
 
 
+class _CacheReport(Struct, frozen=True):
+    """What the provider says about its cache, compared with the response that the request named."""
+
+    type: str = ""
+    reason: str = ""
+    cache_missed_tokens: int | None = None
+
+
 class _Response(Struct, frozen=True):
     id: str = ""
     model: str = ""
@@ -166,6 +181,7 @@ class _Response(Struct, frozen=True):
     usage: Raw = NULL
     incomplete_details: _Why | None = None
     error: Raw = NULL
+    prompt_cache_diagnostics: Raw = NULL
 
 
 class _Event(Struct, frozen=True):
@@ -231,7 +247,8 @@ class ResponsesReader:
         found = self._answer(sorted(self._items.items()), request_id)
         if found is None:
             raise MalformedAnswer("there is nothing in it")
-        return Reply(found)
+        told = self._response.prompt_cache_diagnostics if self._response is not None else NULL
+        return Reply(found, diagnostics=_diagnostics(told))
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Finished items, and the text of unfinished ones."""
@@ -272,6 +289,20 @@ class ResponsesReader:
         if any(part.refusal for _, item in items for part in item.content or ()):
             return "refusal"
         return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
+
+
+def _diagnostics(told: Raw) -> Raw:
+    """What the provider says about its cache, as the `diagnostics` of the Messages API; null if it was not missed."""
+    try:
+        report = msgspec.json.decode(told, type=_CacheReport | None)
+    except msgspec.MsgspecError:
+        return NULL  # an answer is not lost over a remark about it
+    if report is None or not report.type or report.type == "cache_hit":
+        return NULL
+    reason: dict[str, object] = {"type": report.reason or report.type}
+    if report.cache_missed_tokens is not None:
+        reason["cache_missed_input_tokens"] = report.cache_missed_tokens
+    return Raw(msgspec.json.encode({"cache_miss_reason": reason}))
 
 
 class _Compacted(Struct, frozen=True):
