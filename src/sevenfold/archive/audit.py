@@ -246,7 +246,9 @@ def _audited(
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
-    shown = (text for text in texts(compaction.summary) if not text.startswith(f"<{UserWords.tag}>"))
+    # Only our own block is copied from the record; in another tool's summary the tag is a model's text like any other.
+    copied = f"<{UserWords.tag}>" if compaction.boundary.own else None
+    shown = (text for text in texts(compaction.summary) if copied is None or not text.startswith(copied))
     written = [text for text in shown if text not in known]
     evidence = evidence_in(compaction.before, log)
     statements = unsourced(written, evidence)
