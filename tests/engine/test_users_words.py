@@ -456,7 +456,7 @@ def test_where_no_model_may_be_asked_nothing_is_named() -> None:
 
 @pytest.mark.spec("S16.40")
 def test_a_list_that_is_too_long_for_the_summarys_request_gets_one_of_its_own() -> None:
-    mind = Asked(summary=lambda prompt: naming(prompt.last_text))
+    mind = Asked(summary=lambda prompt: naming(prompt.last_text), length=6)
     settings = {"user_words": 600, "context_window": 8_000, "auto_compact": False}
     with world(mind) as here, here.session(tools=[], system="Be brief.", settings=settings) as session:
         unrecognising(session)

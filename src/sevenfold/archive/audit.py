@@ -197,19 +197,21 @@ class Audit(Struct, frozen=True):
 
 
 def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
-    """Build a predicate: whether recall finds the record of a fact."""
+    """Build a predicate: whether recall finds the record of a fact, as its tool shows it: weak matches included."""
 
     def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
+        hits = index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0, weak=True)
+        return probe.found_among(hits)
 
     return reachable
 
 
 def by_question(index: RecallIndex) -> Callable[[Probe], bool]:
-    """Build a predicate: whether recall finds the record of a fact by a question for it."""
+    """Build a predicate: whether recall finds the record of a fact by a question for it, weak matches included."""
 
     def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(question(probe), k=MOST_HITS, around=0))
+        hits = index.search(question(probe), k=MOST_HITS, around=0, weak=True)
+        return probe.found_among(hits)
 
     return reachable
 
