@@ -454,19 +454,6 @@ def test_where_no_model_may_be_asked_nothing_is_named() -> None:
         assert mind.for_names == 0
 
 
-@pytest.mark.spec("S16.40")
-def test_a_list_that_is_too_long_for_the_summarys_request_gets_one_of_its_own() -> None:
-    mind = Asked(summary=lambda prompt: naming(prompt.last_text), length=6)
-    settings = {"user_words": 600, "context_window": 8_000, "auto_compact": False}
-    with world(mind) as here, here.session(tools=[], system="Be brief.", settings=settings) as session:
-        unrecognising(session)
-        talk(session, [RULES[0], *(said(number, 2) for number in range(16))])
-        done = compacted(session, engine="fork")
-        assert mind.for_names == 1
-        assert done.calls == 2
-        assert RULES[0] in "\n".join(block(session))
-
-
 @pytest.mark.spec("S16.41")
 @pytest.mark.parametrize("opened_again", [False, True])
 def test_what_a_model_overlooked_is_offered_again_by_the_next_compaction(

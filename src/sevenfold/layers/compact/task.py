@@ -65,8 +65,8 @@ class SummaryTask:
         """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part, ``items``.
 
         If the user's words exceed their budget, it lists those that the model is to look at for what lasts: of a part
-        those said in it, and with the first part those of earlier compactions. A list that is too long for the request
-        is left to a call of its own.
+        those said in it, and with the first part those of earlier compactions. What finds no room in the list is left
+        to a call of its own.
         """
         records = None
         if items is not None:
@@ -74,8 +74,9 @@ class SummaryTask:
             if any(item.said.summary for item in items):
                 records |= {message.record for message in self._pool.to_offer} - self._pool.since
         room = self._listed_room
-        listed = self._listing(min(self._free, room), min(self._free, MOST_LISTED * room), records)
-        return self._instruction(part, listed if listed.is_complete else Listing())
+        # Lines are cut where the request has little room left, which costs nothing: the model has the conversation.
+        listed = self._listing(min(self._free, room), MOST_LISTED * room, records)
+        return self._instruction(part, listed)
 
     def providers_instruction(self) -> str:
         """The instruction for the provider's own compaction, with the list if there is room for all of it."""
@@ -91,9 +92,10 @@ class SummaryTask:
     def naming(self, model: Profile) -> Listing:
         """What a call of its own, to this model, is to be asked about: what no instruction has listed."""
         free = model.window - min(NAMES, model.max_output) - INSTRUCTION
-        room = self._listed_room
+        # That call does not have the conversation, so that a line which is cut may hide what lasts.
+        room = min(free, MOST_LISTED * self._listed_room)
         records = {message.record for message in self._pool.to_offer} - self.offered
-        return self._listing(min(free, room), min(free, MOST_LISTED * room), records)
+        return self._listing(room, room, records)
 
     def _listing(self, room: int, most: int, records: Collection[str] | None = None) -> Listing:
         return listing(self._pool.to_offer, self._pool.budget, self.c.count, room, most, records)
