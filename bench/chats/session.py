@@ -272,5 +272,6 @@ def _texts_of_records(store: SessionParts) -> dict[str, str]:
 
 
 def _finds(session: Session, records: Mapping[str, str], query: str, text: str) -> bool:
-    """Whether recall returns a record with this text."""
-    return any(text in records.get(hit.uuid, "") for hit in session.recall(query, most=HITS))
+    """Whether a model that asks recall sees a record with this text: its tool shows weak matches too."""
+    hits = session.recall(query, most=HITS, weak=True)
+    return any(text in records.get(hit.uuid, "") for hit in hits)

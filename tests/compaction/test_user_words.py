@@ -80,7 +80,7 @@ def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, r
 
     assert [kept.text for kept in chosen.kept] == [message.text for message in messages]
     assert not chosen.left_out
-    assert listing(messages, budget, count, 1_000) == ""
+    assert listing(messages, budget, count, 1_000, 1_000).text == ""
 
 
 @pytest.mark.spec("S16.1")
@@ -178,7 +178,7 @@ def test_a_long_message_is_cut_to_what_lasts_in_it_its_beginning_and_its_end():
 def test_a_model_names_messages_and_statements_by_id_and_nothing_else():
     long = "First we look around. " + WORDS * 20 + ". The port is 8443. Thanks!"
     said = [message(1, "Use tabs."), message(2, long), message(3, "No, two spaces.", date="2026-11-03")]
-    asked = listing(said, 50, count, 5_000)
+    asked = listing(said, 50, count, 5_000, 5_000).text
     (number,) = re.findall(r"\[r2\.(\d+)\] The port is 8443\.", asked)
     told = [
         "- [r1] sets a rule",
@@ -202,7 +202,7 @@ def test_a_model_names_messages_and_statements_by_id_and_nothing_else():
 def test_a_statement_of_a_list_comes_with_what_introduces_it():
     text = "Never do any of these:\n- push to main\n- restart the gate\n\nAnd have fun. " + WORDS * 20
     said = [message(1, text)]
-    (number,) = re.findall(r"\[r1\.(\d+)\] - restart", listing(said, 50, count, 5_000))
+    (number,) = re.findall(r"\[r1\.(\d+)\] - restart", listing(said, 50, count, 5_000, 5_000).text)
     marks = named([f"[r1.{number}] forbids"], said)[0].named
     assert [text[mark.start : mark.end] for mark in marks] == [
         "Never do any of these:",
@@ -216,6 +216,46 @@ def test_a_later_word_stands_next_to_the_one_it_replaces_with_its_date():
     marked = named(["[r3] corrects [r1]"], said)
     lines = block(select(marked, 1_000, count, nothing)).splitlines()
     assert lines == ["[r1] Use tabs.", "[r3, 2026-11-03] No, two spaces.", "[r2] Good."]
+
+
+@pytest.mark.spec("S16.42")
+@given(conversations(), st.integers(0, 2_000))
+def test_whatever_corrects_whatever_every_line_is_shown_once_and_none_is_said_to_replace_another(
+    messages, budget
+):
+    newest = messages[-1].name if messages else ""
+    told = [f"[{newest}] corrects [{each.name}]" for each in messages]
+    told += [f"[{each.name}] corrects [{newest}]" for each in messages]
+
+    marked = named(told, messages)
+
+    chosen = select(marked, budget, count, nothing)
+    assert len(chosen.kept) + len(chosen.left_out) == len(messages)
+    plain = select(messages, sum(count(each.text) + 50 for each in messages), count, nothing)
+    whole = block(select(marked, sum(count(each.text) + 50 for each in messages), count, nothing))
+    assert sorted(re.sub(r"(?m)^\[(r\d+), [^]]*\]", r"[\1]", whole).splitlines()) == sorted(
+        block(plain).splitlines()
+    )
+
+
+@pytest.mark.spec("S16.41")
+def test_a_list_without_room_for_all_offers_those_first_that_were_offered_least_often():
+    said = [
+        message(1, "The crane is green. " * 8, offered=2),
+        message(2, "The pier is closed. " * 8, offered=1),
+        message(3, "The tide is coming. " * 8),
+        message(4, "The ship is loaded. " * 8, shown=((0, 160),)),
+        message(5, "The dock is for Ines. " * 8),
+    ]
+
+    some = listing(said, 50, count, 70, 70)
+    everything = listing(said, 50, count, 5_000, 5_000)
+
+    assert re.findall(r"^\[(r\d)\]", some.text, re.M) == ["r3", "r5"]
+    assert some.records == {"record-3", "record-5"}
+    assert not some.is_complete
+    assert everything.is_complete
+    assert len(everything.records) == 5
 
 
 @pytest.mark.spec("S16.34")

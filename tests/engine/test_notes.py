@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import stat
 import threading
 from pathlib import Path
@@ -511,3 +512,33 @@ def test_notes_that_would_free_less_than_a_quarter_give_way_to_the_next_engine()
         done = session.compact(engine="notes")
         assert done is not None
         assert done.engine == "notes"
+
+
+@pytest.mark.spec("S16.40", "S3.5")
+def test_notes_as_the_summary_are_followed_by_a_call_that_names_only_if_the_users_words_do_not_fit() -> (
+    None
+):
+    rule = "The staging cluster belongs to Ines."
+    asked: list[str] = []
+
+    class Asked(Mind):
+        def reply(self, prompt: ModelPrompt) -> Any:
+            if "<lasting>" not in prompt.last_text:
+                return super().reply(prompt)
+            asked.append(prompt.last_text)
+            (name,) = re.findall(rf"^\[(\S+)\] {rule}", prompt.last_text, re.MULTILINE)
+            return f"<lasting>\n[{name}] decides\n</lasting>"
+
+    for budget, calls in ((20_000, 0), (300, 1)):
+        asked.clear()
+        settings = {"user_words": budget}
+        with world(Asked()) as here, taking_notes(here, 4, settings=settings) as session:
+            for text in (rule, *(f"Part {number} looks fine to me, go on. " * 3 for number in range(10))):
+                session.user(text)
+                here.work(session, 1, 2_000)
+                settled(here, session)
+            done = session.compact()
+            assert done is not None
+            assert done.engine == "notes"
+            assert done.calls == len(asked) == calls
+            assert rule in texts(body(session))

@@ -378,3 +378,122 @@ def test_what_a_model_named_is_known_after_the_session_was_opened_again(tmp_path
             # By code alone: nobody is asked again.
             compacted(session, engine="extractive")
             assert all(rule in "\n".join(block(session)) for rule in RULES)
+
+
+def naming(text: str, *, section: bool = True) -> Any:
+    """A summary by a model that names the rules in this text, if it is asked for any."""
+    listed = re.findall(r"^\[(\S+)\] (.*)$", text, re.MULTILINE)
+    named = "\n".join(f"[{name}] decides" for name, line in listed if any(rule in line for rule in RULES))
+    tail = f"\n<lasting>\n{named}\n</lasting>" if section else ""
+    return f"<summary>## 1. Primary request and intent\nThe berths.</summary>{tail}"
+
+
+class Asked(Talker):
+    """A model that answers a request which asks for nothing but names, and counts such requests."""
+
+    def __init__(self, **jobs: Any) -> None:
+        super().__init__(**jobs)
+        self.for_names = 0
+
+    def reply(self, prompt: ModelPrompt) -> Any:
+        if "<lasting>" in prompt.last_text and "<summary>" not in prompt.last_text:
+            self.for_names += 1
+            return naming(prompt.last_text)
+        return super().reply(prompt)
+
+
+CROWDED: dict[str, Any] = {"tools": [], "settings": {"user_words": 900}}
+
+
+@pytest.mark.spec("S16.40")
+def test_the_providers_own_compaction_is_offered_the_words_and_names_what_lasts() -> None:
+    mind = Asked()
+    with (
+        world(mind, summarise=lambda request: naming(request.instructions or "")) as here,
+        here.session(**CROWDED) as session,
+    ):
+        unrecognising(session)
+        talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+        done = compacted(session, engine="provider")
+        assert done.engine == "provider"
+        assert all(rule in "\n".join(block(session)) for rule in RULES)
+        assert done.calls == 1
+        assert mind.for_names == 0
+
+
+@pytest.mark.spec("S16.40")
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_provider_that_names_nothing_is_followed_by_one_small_call_that_only_names(fits: bool) -> None:
+    mind = Asked()
+    with (
+        world(mind, summarise=lambda request: naming("", section=False)) as here,
+        here.session(**{**CROWDED, "settings": {"user_words": 20_000 if fits else 900}}) as session,
+    ):
+        unrecognising(session)
+        talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+        spent = session.conversation.own_usd
+        done = compacted(session, engine="provider")
+        assert done.engine == "provider"
+        assert all(rule in "\n".join(block(session)) for rule in RULES)
+        assert (mind.for_names, done.calls) == ((0, 1) if fits else (1, 2))
+        assert here.line.sources[-done.calls :] == ["compact"] * done.calls
+        assert len(here.bodies[-1]) < len(here.bodies[-2]) or fits
+        assert done.usd is not None
+        assert session.conversation.own_usd - spent == pytest.approx(done.usd)
+
+
+@pytest.mark.spec("S16.40")
+def test_where_no_model_may_be_asked_nothing_is_named() -> None:
+    mind = Asked()
+    with (
+        world(mind, summarise=lambda request: naming("", section=False)) as here,
+        here.session(**{**CROWDED, "settings": {"user_words": 900, "spending_cap_usd": 0.0}}) as session,
+    ):
+        talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+        compacted(session)
+        assert mind.for_names == 0
+
+
+@pytest.mark.spec("S16.41")
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_what_a_model_overlooked_is_offered_again_by_the_next_compaction(
+    opened_again: bool, tmp_path: Path
+) -> None:
+    mind = Talker(summary=lambda prompt: naming(""))
+    file = tmp_path / "s.jsonl"
+    with world(mind) as here:
+        session = here.open(file, **CROWDED)
+        unrecognising(session)
+        talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+        done = compacted(session, engine="fork")
+        gone = sum(done.words.left_out.values())
+        assert not any(rule in "\n".join(block(session)) for rule in RULES)
+        if opened_again:
+            session.close()
+            session = here.open(file, **CROWDED)
+            unrecognising(session)
+        mind.summary = lambda prompt: naming(prompt.last_text)
+        talk(session, [said(number, 2) for number in range(20, 40)])
+        again = compacted(session, engine="fork")
+        shown = "\n".join(block(session))
+        assert all(shown.count(rule) == 1 for rule in RULES)
+        assert shown.index(RULES[0]) < shown.index(RULES[4]) < shown.index("Message")
+        # They are no longer counted among those for which there was no room.
+        more = gone + sum(again.words.left_out.values()) - len(RULES)
+        assert f"No room was left for {more} more messages" in "\n".join(parts(session))
+        session.close()
+
+
+@pytest.mark.spec("S16.41", "S16.34")
+def test_while_the_user_says_nothing_new_nothing_left_out_takes_the_room_of_what_is_shown() -> None:
+    mind = Talker(summary=lambda prompt: naming(""))
+    with world(mind) as here, here.session(**CROWDED) as session:
+        unrecognising(session)
+        talk(session, [*RULES, *(said(number, 2) for number in range(20))])
+        compacted(session, engine="fork")
+        before = block(session)
+        mind.summary = lambda prompt: naming(prompt.last_text)
+        session.conversation.transcript.user([blocks.text(output(9_000))], meta=True)
+        session.complete()
+        compacted(session, engine="fork")
+        assert block(session) == before

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sevenfold.archive.audit import Audit, CompactionMoment, audit, compactions
-from sevenfold.archive.fidelity import texts
+from sevenfold.archive.audit import Audit, CompactionMoment, audit, by_question, by_recall, compactions
+from sevenfold.archive.fidelity import Probe, texts
+from sevenfold.archive.fidelity.questions import question
 from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
 from sevenfold.ports import Log
@@ -214,6 +215,32 @@ def test_a_fact_that_left_the_context_is_searched_for_by_a_question_too(
         f"of the {left} that left, recall finds {audited_.reachable} by their own words and {found} by"
         in out
     )
+
+
+@pytest.mark.spec("S16.43")
+@pytest.mark.parametrize("is_own", [False, True])
+def test_only_in_a_block_of_ours_are_the_users_words_taken_for_copied(is_own: bool) -> None:
+    story = compacted(f"<user-words>\n{INVENTION}\n</user-words>")
+    assert audited(ours(story) if is_own else story).total.invented == (not is_own)
+
+
+@pytest.mark.spec("S16.44")
+def test_what_recall_shows_as_a_weak_match_is_reachable() -> None:
+    story = Story()
+    for number in range(60):
+        story.user(f"Ship {number} is at berth {number % 7}, and the tide is fine.")
+        story.assistant(f"Noted for ship {number}.")
+    story.user("The gate at the north pier stays shut.", uuid="wanted")
+    log = MemoryLog(story.lines)
+    index = RecallIndex(log)
+    index.catch_up()
+    text = "Which passage towards summer vessels may visitors walk at the north end?"
+    assert index.search(text) == []
+    probe = Probe("preference", text, "wanted", ("user",))
+    assert by_recall(index)(probe)
+    short = Probe("preference", "A north lantern for visitors.", "wanted", ("user",))
+    assert index.search(question(short)) == []
+    assert by_question(index)(short)
 
 
 def test_what_is_marked_as_not_in_the_record_deceives_nobody() -> None:

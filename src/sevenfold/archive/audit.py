@@ -197,19 +197,21 @@ class Audit(Struct, frozen=True):
 
 
 def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
-    """Build a predicate: whether recall finds the record of a fact."""
+    """Build a predicate: whether recall finds the record of a fact, as its tool shows it: weak matches included."""
 
     def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
+        hits = index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0, weak=True)
+        return probe.found_among(hits)
 
     return reachable
 
 
 def by_question(index: RecallIndex) -> Callable[[Probe], bool]:
-    """Build a predicate: whether recall finds the record of a fact by a question for it."""
+    """Build a predicate: whether recall finds the record of a fact by a question for it, weak matches included."""
 
     def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(question(probe), k=MOST_HITS, around=0))
+        hits = index.search(question(probe), k=MOST_HITS, around=0, weak=True)
+        return probe.found_among(hits)
 
     return reachable
 
@@ -246,7 +248,9 @@ def _audited(
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
-    shown = (text for text in texts(compaction.summary) if not text.startswith(f"<{UserWords.tag}>"))
+    # Only our own block is copied from the record; in another tool's summary the tag is a model's text like any other.
+    copied = f"<{UserWords.tag}>" if compaction.boundary.own else None
+    shown = (text for text in texts(compaction.summary) if copied is None or not text.startswith(copied))
     written = [text for text in shown if text not in known]
     evidence = evidence_in(compaction.before, log)
     statements = unsourced(written, evidence)

@@ -25,6 +25,12 @@ class UserWordsListed(Text, frozen=True):
     words: str
 
 
+class UserWordsAsked(Text, frozen=True):
+    """The same list in a request of its own, which asks for nothing else."""
+
+    words: str
+
+
 class Compact(Text, frozen=True):
     """The instruction to summarise: the whole conversation, or a part of it."""
 

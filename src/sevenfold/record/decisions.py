@@ -209,6 +209,16 @@ class CarriedWords(Struct, frozen=True, omit_defaults=True):
     """The parts of it that the summary message shows, if not all: the first character and the one after the last."""
 
 
+class LeftOutWords(Struct, frozen=True, omit_defaults=True):
+    """A message of the user that found no room in any summary message in view."""
+
+    words: CarriedWords
+    sort: str
+    """The sort by which it is counted among those left out."""
+    offered: int = 0
+    """In how many compactions a model was asked whether it lasts."""
+
+
 class Carry(Own, frozen=True, tag="carry"):
     """What a reader that stops at a boundary must know about the time before it."""
 
@@ -227,6 +237,8 @@ class Carry(Own, frozen=True, tag="carry"):
     """How many of the user's messages of each sort found no room in them, in this and earlier compactions."""
     left_out_ends: list[str] = []
     """The first and the last record among those, if any."""
+    not_shown: list[LeftOutWords] = []
+    """Those among them that are offered to a model again, in the order of the record: a bounded number."""
 
 
 class Commit(Own, frozen=True, tag="commit"):

@@ -12,7 +12,7 @@ Usage::
     score = judge(facts, texts(new_items), reachable)       # reachable: whether recall finds a fact
 
     def reachable(probe: Probe) -> bool:
-        return probe.found_among(index.search(probe.text, kind=probe.sought, k=10, around=0))
+        return probe.found_among(index.search(probe.text, kind=probe.sought, k=10, around=0, weak=True))
 
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """

@@ -22,7 +22,7 @@ from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Progress
 from sevenfold.layers.compact import check, scope, user_record, writer
 from sevenfold.layers.compact.check import Verdict
-from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser, SummaryTask
+from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser
 from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
 from sevenfold.layers.compact.request import (
     Compacted,
@@ -33,6 +33,7 @@ from sevenfold.layers.compact.request import (
 )
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary.draft import Draft, Failure
+from sevenfold.layers.compact.task import SummaryTask
 from sevenfold.layers.compact.user_record import Pool
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
@@ -236,6 +237,10 @@ class Compactor:
                 if not self.ask_listeners(request, divided, pool):
                     return None
                 self._progressed("compact_start")
+            if got.engine == "notes":
+                with c.lock:
+                    task = SummaryTask(c, divided, request, pool)
+                got = yield from self.chooser.name_lasting(task, got)
             c.before_hiding()
             done = yield from self._written(request, divided, got, pool, stamp, most)
             return done if isinstance(done, str) or done.made else done.reason
@@ -302,9 +307,8 @@ class Compactor:
         conversation has changed since ``stamp``.
         """
         c = self._c
-        names = got.found.lasting if isinstance(got.found, Draft) else ()
         with c.lock:
-            shown = user_record.choose(c, pool, names, self.recognise)
+            shown = user_record.choose(c, pool, got.lasting, self.recognise, got.offered)
             left = writer.room_left(c, request, divided, shown)
             room = writer.room(c, divided)
             if got.engine == "notes" and isinstance(got.found, Draft):

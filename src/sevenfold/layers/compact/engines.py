@@ -12,14 +12,14 @@ no model produced a summary, automatic ones stop asking models until one succeed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, restore, waiting
+from sevenfold.conversation import events, waiting
 from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.request import part_sizes
@@ -29,13 +29,13 @@ from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, UnusedEngine
-from sevenfold.layers.compact.scope import Scope, messages_of
+from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.shorten import Shortened
-from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
-from sevenfold.layers.compact.user_words import listing
+from sevenfold.layers.compact.summary.draft import Draft, Failure, lines_that_name, read_draft
+from sevenfold.layers.compact.task import NAMES, SummaryTask
 from sevenfold.ports import Call
 from sevenfold.profiles import Profile
-from sevenfold.prompts.compact import Compact, Summariser
+from sevenfold.prompts.compact import Summariser, UserWordsAsked
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction, read_fields
 from sevenfold.record.decisions import Billed
@@ -48,7 +48,6 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.layers.compact.user_record import Pool
     from sevenfold.ports import Reply
     from sevenfold.record.layout import Item
 
@@ -59,10 +58,6 @@ RETRIES = 2
 """How often a failed call is retried."""
 CURRENT_WORK = 8
 """The first section about the latest state; of a summary made in parts, only the last part's version is kept."""
-LISTED = 4_000
-"""Tokens that the list of the user's words may have even if their budget is smaller."""
-INSTRUCTION = 2_000
-"""Tokens of the instruction to summarise, without the list of the user's words."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
 
@@ -88,11 +83,21 @@ class Attempt(Struct, frozen=True):
     """What had to be retried, and how."""
     busy: bool = False
     """Whether the failure was temporary."""
+    names: tuple[str, ...] = ()
+    """The lines in which a call of its own named what lasts of the user's messages."""
+    offered: frozenset[str] = frozenset()
+    """The records of the user's messages that a model was asked about."""
 
     @property
     def too_long(self) -> bool:
         """Whether it failed because the request was too long."""
         return isinstance(self.found, Failure) and self.found.reason == "prompt_too_long"
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """All lines that name what lasts of the user's messages, unchecked."""
+        drafted = self.found.lasting if isinstance(self.found, Draft) else ()
+        return (*drafted, *self.names)
 
     @property
     def succeeded(self) -> bool:
@@ -111,70 +116,13 @@ class Attempt(Struct, frozen=True):
         )
 
 
-class SummaryTask:
-    """The summary to be made: which part of the conversation it covers, and the instructions for it."""
-
-    def __init__(
-        self, c: Conversation, scope: Scope, request: CompactionRequest, pool: Pool, hooks: str = ""
-    ) -> None:
-        self.c, self.scope, self.request, self._pool = c, scope, request, pool
-        self.steered = bool(request.instructions or hooks)
-        self._user = c.gate.text(request.instructions) if c.gate else request.instructions
-        self._hooks = c.gate.text(hooks) if c.gate else hooks
-        whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
-        self.prefix = tuple(c.transcript.view.messages() if whole else messages_of(shown))
-        """The messages up to the end of the part to summarise, as they were sent."""
-        self.upto = None if whole else shown[-1].said.uuid
-        """The record that ends those messages; None if they include everything in view."""
-        self._restored = restore.kinds(c.slots)
-
-    @property
-    def lean(self) -> tuple[Item, ...]:
-        """The part to summarise, without what a summary cannot use or what is restored after it anyway."""
-        return tuple(shorten.lean(self.scope.hidden, self._restored))
-
-    def tokens(self, items: Iterable[Item]) -> float:
-        """Estimated tokens of these records."""
-        return sum(self.c.gauge.estimator.tokens(item.weight) for item in items)
-
-    def instruction(self, part: str | None = None, items: Sequence[Item] | None = None) -> str:
-        """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part, ``items``.
-
-        If the user's words exceed their budget, it lists those that the model is to look at for what lasts: of a part
-        those said in it, and with the first part those that earlier summaries showed.
-        """
-        first = self.scope.hidden[0]
-        begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
-        records = None
-        if items is not None:
-            records = {item.said.uuid for item in items}
-            if any(item.said.summary for item in items):
-                records |= {message.record for message in self._pool.messages} - self._pool.since
-        listed = listing(self._pool.messages, self._pool.budget, self.c.count, self._room, records)
-        return Compact.of(
-            self.scope.span,
-            begins=begins,
-            user=self._user,
-            hooks=self._hooks,
-            part=part,
-            listed=listed or "",
-        ).render()
-
-    @property
-    def _room(self) -> int:
-        """Tokens for the list of the user's words: at most what those may take, or a little more if that is little."""
-        window = self.c.window
-        free = window.context - window.reserve - self.c.size().sent - INSTRUCTION
-        return max(0, min(free, max(self._pool.budget, LISTED)))
-
-
 def by_provider(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
     c, profile = task.c, task.c.profile
     frame = _without_edits(c.frame, profile)
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
-        wish["instructions"] = task.instruction(items=())[:16_000]
+        wish["instructions"] = task.providers_instruction()
     markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
     call = Call(body.raw, frame.betas, SOURCE, c.cache_key)
@@ -287,6 +235,32 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
             if not (yield from retries.again(error, c.closing)):
                 return got
             got = replace(got, retries=(*got.retries, f"broken off: {reason}"))
+
+
+def by_naming(task: SummaryTask, model: Profile, got: Attempt) -> Flow[Attempt]:
+    """Ask a model, in a small request without the conversation, which of the user's words last; ``got`` with names."""
+    with task.c.lock:
+        listed = task.naming(model)
+    if not listed.text:
+        return replace(got, offered=frozenset(task.offered))
+    raw = shorten.messages((), UserWordsAsked(listed.text).render())
+    asked = [Message("", (), message) for message in raw]
+    call = plain_call(model, asked, SOURCE, min(NAMES, model.max_output))
+    answer = yield from _asked(task.c, call, model, _names)
+    usd = None if got.usd is None or answer.usd is None else got.usd + answer.usd
+    retries = (*got.retries, *(f"naming what lasts: {retry}" for retry in answer.retries))
+    spent = replace(got, usd=usd, calls=got.calls + answer.calls, retries=retries)
+    if isinstance(answer.found, Failure):
+        task.c.events.aside("compact", f"what lasts was not named: {answer.found.detail}", source=SOURCE)
+        return replace(spent, offered=frozenset(task.offered))
+    return replace(spent, names=answer.names, offered=frozenset(task.offered | listed.records))
+
+
+def _names(reply: Reply) -> Attempt:
+    lines = lines_that_name("\n".join(map(blocks.words_of, reply.answer.blocks)))
+    if lines is None:
+        return Attempt(Failure("no_summary", "the answer has no section for it"))
+    return Attempt(Draft("", {}, lines), names=lines)
 
 
 def _drafted(reply: Reply) -> Attempt:
@@ -413,7 +387,10 @@ class EngineChooser:
             spent = spent.then(got)
             if got.succeeded:
                 self._count(request, succeeded=True)
-                return replace(spent, engine=engine, left=tuple(left))
+                drafted = replace(spent, engine=engine, left=tuple(left))
+                if engine == "provider" and not (isinstance(got.found, Draft) and got.found.names):
+                    task.offered.clear()
+                return (yield from self.name_lasting(task, drafted))
             assert isinstance(got.found, Failure)
             left.append(UnusedEngine(engine, f"{got.found.reason}: {got.found.detail}"))
             self.report_failure(f"{engine}: {got.found.detail}")
@@ -426,6 +403,12 @@ class EngineChooser:
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
         return replace(spent, left=tuple(left))
+
+    def name_lasting(self, task: SummaryTask, got: Attempt) -> Flow[Attempt]:
+        """Have named what lasts of the user's words, as far as they exceed their budget and nobody was asked yet."""
+        if self.unfit("plain", task.scope, task.request, steered=task.steered):
+            return replace(got, offered=frozenset(task.offered))
+        return (yield from by_naming(task, self._second or self._c.profile, got))
 
     def order(self, request: CompactionRequest) -> Sequence[EngineName]:
         """The engines in the order in which to try them: the request's, the settings' or the profile's."""

@@ -20,9 +20,9 @@ from sevenfold.conversation.room import parts, ways_on
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.layers.compact import scope, user_record
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.engines import SummaryTask
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
+from sevenfold.layers.compact.task import SummaryTask
 from sevenfold.record.layout import rounds
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Literal
@@ -26,7 +26,7 @@ from sevenfold.layers.compact.user_words import Selection, UserMessage
 from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks, entries
 from sevenfold.record.blocks import ToolUse
-from sevenfold.record.decisions import CarriedWords, Carry, Fold
+from sevenfold.record.decisions import CarriedWords, Carry, Fold, LeftOutWords
 from sevenfold.record.entries import Queued, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.window import FULL_SCALE, Window
@@ -44,6 +44,10 @@ AGENT = "agent:"
 """How the query source of a sub-agent begins."""
 _TASK = re.compile(r".+#\d+")
 """The key under which a sub-agent's task is recorded: its id, and the how-manieth task it is."""
+KNOWN = 1_000
+"""The most messages that were left out and can be offered to a model again; their records are read one by one."""
+AGAIN = 400
+"""The most of them that are offered in a compaction, those first that were offered least often."""
 _LONGEST_NOTE = "no room was left for what follows, with its sorts and the records it is in " * 2
 
 
@@ -70,28 +74,40 @@ class Pool(Struct, frozen=True):
     left_out: Mapping[str, int] = {}
     """How many messages of each sort earlier compactions left out."""
     left_out_ends: tuple[str, ...] = ()
+    not_shown: tuple[LeftOutWords, ...] = ()
+    """The messages that earlier compactions left out, as far as they can still be offered."""
+    again: tuple[Spoken, ...] = ()
+    """Those of them that a model is asked about again, in the order of the record."""
+    offered: Mapping[str, int] = {}
+    """For these, in how many compactions it was asked before."""
     budget: int = 0
 
     @property
     def messages(self) -> tuple[UserMessage, ...]:
         """The messages to choose from."""
-        messages: list[UserMessage] = []
-        for one in self.spoken:
-            about = one.about
-            if about.kind != "task":
-                name = self.names[about.record]
-                messages.append(
-                    UserMessage(
-                        about.record,
-                        one.text,
-                        name,
-                        about.kind,
-                        about.date,
-                        about.lasting,
-                        shown=self._shown(one),
-                    )
-                )
-        return tuple(messages)
+        return tuple(self._message(spoken) for spoken in self.spoken if spoken.about.kind != "task")
+
+    @property
+    def to_offer(self) -> tuple[UserMessage, ...]:
+        """The messages of which a model may name any, with those left out before, in the order of the record."""
+        if not self.again:
+            return self.messages
+        spoken = sorted((*self.again, *self.spoken), key=_place)
+        return tuple(self._message(each) for each in spoken if each.about.kind != "task")
+
+    def _message(self, spoken: Spoken) -> UserMessage:
+        about = spoken.about
+        kind: Literal["message", "answer"] = "answer" if about.kind == "answer" else "message"
+        return UserMessage(
+            about.record,
+            spoken.text,
+            self.names[about.record],
+            kind,
+            about.date,
+            about.lasting,
+            shown=self._shown(spoken),
+            offered=self.offered.get(about.record, 0),
+        )
 
     def _shown(self, one: Spoken) -> tuple[tuple[int, int], ...]:
         """The parts of a message that the summary message before showed; none of a new one."""
@@ -118,6 +134,8 @@ class Shown(Struct, frozen=True):
     left_out: Mapping[str, int] = {}
     """How many messages of each sort are left out, here and in earlier compactions."""
     left_out_ends: tuple[str, ...] = ()
+    not_shown: tuple[LeftOutWords, ...] = ()
+    """Those left out that can be offered to a model again."""
 
 
 def budget_of(window: Window, tokens: int) -> int:
@@ -197,8 +215,13 @@ def _gathered(
         spoken[record] = Spoken(replace(said.about, lasting=lasting.get(record, ())), said.text)
     for record in {item.said.uuid for item in divided.kept} & spoken.keys():
         passing = (*passing, spoken.pop(record).about)  # these stay in view themselves
-    ordered = sorted(spoken.values(), key=lambda one: inf if one.about.position < 0 else one.about.position)
-    names = short_names([*spoken, *(item.said.uuid for item in hidden)])
+    ordered = sorted(spoken.values(), key=_place)
+    not_shown = tuple(left for left in carry.not_shown if _is_gone(left, spoken, in_view)) if carry else ()
+    # While the user says nothing new, nothing is chosen again; and a fold shows nothing but what it hides.
+    offers = bool(since) and divided.span != "range"
+    again = _again(log, not_shown) if offers else ()
+    others = [item.said.uuid for item in hidden] + [left.words.record for left in not_shown]
+    names = short_names([*spoken, *others])
     carried = {words.record for words in carry.words or ()} if carry else set()
     return Pool(
         tuple(ordered),
@@ -208,7 +231,26 @@ def _gathered(
         passing,
         carry.left_out if carry else {},
         tuple(carry.left_out_ends) if carry else (),
+        not_shown,
+        again,
+        {left.words.record: left.offered for left in not_shown},
     )
+
+
+def _is_gone(left: LeftOutWords, spoken: Collection[str], in_view: Collection[str]) -> bool:
+    """Whether a message that was left out is nowhere else."""
+    return left.words.record not in spoken and left.words.record not in in_view
+
+
+def _again(log: Log, not_shown: Iterable[LeftOutWords]) -> tuple[Spoken, ...]:
+    """The messages left out that are offered again, read from the log: those first that were offered least often."""
+    first = sorted(not_shown, key=lambda left: left.offered)[:AGAIN]
+    read = [spoken for left in first if (spoken := _read(log, left.words)) is not None]
+    return tuple(sorted(read, key=_place))
+
+
+def _place(spoken: Spoken) -> float:
+    return inf if spoken.about.position < 0 else spoken.about.position
 
 
 def _carry_of(log: Log, boundary: str) -> Carry | None:
@@ -284,19 +326,30 @@ def _texts(said: Said, tools: Mapping[str, str]) -> list[str]:
 # -- choosing --------------------------------------------------------------------------------------
 
 
-def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogniser) -> Shown:
-    """What is shown of the messages; ``names`` are the lines with which a model named what lasts."""
-    messages = user_words.named(names, pool.messages)
+def choose(
+    c: Conversation,
+    pool: Pool,
+    names: Iterable[str],
+    recognise: Recogniser,
+    offered: Collection[str] = (),
+) -> Shown:
+    """What is shown of the messages; ``names`` are the lines with which a model named what lasts.
+
+    ``offered`` are the records that it was asked about. What was left out before competes again only if it lasts.
+    """
+    left_before = {left.words.record: left for left in pool.not_shown}
+    marked = user_words.named(names, pool.to_offer)
+    messages = [message for message in marked if message.record not in left_before or message.marks]
     selection = user_words.select(messages, pool.budget, c.count, recognise)
-    left_out = dict(Counter(pool.left_out) + Counter(selection.counts))
-    gone = [message.record for message, _ in selection.left_out]
+    left_out = _counts(pool, selection)
+    gone = [message.record for message, _ in selection.left_out if message.record not in left_before]
     ends = [*pool.left_out_ends, *gone]
     texts = [GivenTask("\n\n".join(one.text for one in pool.tasks)).render()] if pool.tasks else []
     text = user_words.block(selection)
     if text or left_out:
         note = _left_out_note(left_out, (ends[0], ends[-1]), pool.names) if left_out and ends else None
         texts.append(UserWords(text, note).render())
-    about = {one.about.record: one.about for one in pool.spoken}
+    about = {one.about.record: one.about for one in (*pool.again, *pool.spoken)}
     words = [one.about for one in pool.tasks]
     for kept in selection.kept:
         record = kept.message.record
@@ -310,7 +363,37 @@ def choose(c: Conversation, pool: Pool, names: Iterable[str], recognise: Recogni
         tuple(words),
         left_out,
         (ends[0], ends[-1]) if ends else (),
+        _not_shown(pool, selection, about, frozenset(offered)),
     )
+
+
+def _counts(pool: Pool, selection: Selection) -> dict[str, int]:
+    """How many messages of each sort are left out by now: none twice, and none that found room after all."""
+    before = {left.words.record: left.sort for left in pool.not_shown}
+    counts = Counter(pool.left_out)
+    counts.subtract(before[kept.message.record] for kept in selection.kept if kept.message.record in before)
+    counts.update(rank.plural for message, rank in selection.left_out if message.record not in before)
+    return dict(+counts)
+
+
+def _not_shown(
+    pool: Pool, selection: Selection, about: Mapping[str, CarriedWords], offered: frozenset[str]
+) -> tuple[LeftOutWords, ...]:
+    """The messages left out that can be offered again, with how often they were; the first to go were offered most."""
+    shown = {kept.message.record for kept in selection.kept}
+    left = {entry.words.record: entry for entry in pool.not_shown if entry.words.record not in shown}
+    for message, rank in selection.left_out:
+        words = replace(about[message.record], lasting=message.marks, cut=(), summary="")
+        known = left.get(message.record)
+        left[message.record] = LeftOutWords(
+            words, known.sort if known else rank.plural, known.offered if known else 0
+        )
+    entries_left = [
+        replace(entry, offered=entry.offered + (record in offered)) for record, entry in left.items()
+    ]
+    # Of those offered equally often, the newer ones stay: the user is more likely to still mean them.
+    entries_left.sort(key=lambda entry: (not entry.words.lasting, entry.offered, -entry.words.position))
+    return tuple(sorted(entries_left[:KNOWN], key=lambda entry: entry.words.position))
 
 
 def _left_out_note(left_out: Mapping[str, int], ends: tuple[str, str], names: Mapping[str, str]) -> str:

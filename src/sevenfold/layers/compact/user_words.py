@@ -18,7 +18,8 @@ user, and only by taking room, ever makes another message of the user give way.
 
 **What the summarising call is asked.** If the words exceed the budget, `listing` puts into the instruction every
 message that is not yet lasting: a line `[id] text`, or for a long message a line `[id.n] text` for each of its
-statements, numbered from 1; lines are cut where room is short. The model answers behind its summary:
+statements, numbered from 1; lines are cut where room is short, and if even short lines find none, messages that were
+offered least often and are the oldest come first. The model answers behind its summary:
 
     <lasting>
     [3f2a91c4] forbids
@@ -116,6 +117,8 @@ class UserMessage(Struct, frozen=True):
     """The parts that the model of this compaction named."""
     shown: tuple[Span, ...] = ()
     """The parts that the summary message before showed; none if it is new, or if that is not known."""
+    offered: int = 0
+    """In how many compactions before a model was asked whether it lasts, if it was left out there."""
 
     @property
     def marks(self) -> tuple[Lasting, ...]:
@@ -358,33 +361,70 @@ def recognised(text: str, recognise: Recogniser) -> list[Span]:
 # -- what the model of a summary is asked ------------------------------------------------------------
 
 
+class Listing(Struct, frozen=True):
+    """The list of messages of which a model is asked to name those that last."""
+
+    text: str = ""
+    records: frozenset[str] = frozenset()
+    """The records of the messages in it."""
+    is_complete: bool = True
+    """Whether every message that is not lasting yet found room in it."""
+
+
 def listing(
     messages: Sequence[UserMessage],
     budget: int,
     count: Count,
     room: int,
+    most: int,
     records: Collection[str] | None = None,
-) -> str:
-    """What could be left out, by id, in about ``room`` tokens; empty if everything fits into the budget.
+) -> Listing:
+    """What could be left out, by id; nothing if everything fits into the budget.
+
+    Long lines are cut until all take about ``room`` tokens; if short ones take more than ``most``, some find no room.
 
     Everything that is not lasting yet is listed, not only what would be left out as things stand: what a model names
     takes the room of something else, which must have had its chance too. ``records`` limits it to some of them.
     """
     if fits(messages, budget, count):
-        return ""
+        return Listing()
     asked = [message for message in messages if records is None or message.record in records]
+    lines_of = {message.record: lines for message in asked if (lines := _lines(message, count))}
+    sizes_of = {record: [count(text) for _, text in lines] for record, lines in lines_of.items()}
+    left = most
+    listed: set[str] = set()
+    for message in sorted(asked, key=_times_offered):
+        if message.record in lines_of:
+            least = sum(min(size, _LEAST_LISTED) + _NAME for size in sizes_of[message.record])
+            if least <= left:
+                left -= least
+                listed.add(message.record)
+    sizes = [size for record in lines_of if record in listed for size in sizes_of[record]]
+    most = _level(sizes, room - _NAME * len(sizes))
+    text = "\n".join(
+        f"[{name}] {_shortened(line, most, count)}"
+        for record, lines in lines_of.items()
+        if record in listed
+        for name, line in lines
+    )
+    return Listing(text, frozenset(listed), len(listed) == len(lines_of))
+
+
+def _times_offered(message: UserMessage) -> int:
+    """How often a model has seen it in such a list; what a summary showed was listed when it was new."""
+    return message.offered + bool(message.shown)
+
+
+def _lines(message: UserMessage, count: Count) -> list[tuple[str, str]]:
+    """A message in the list: the ids of what is not lasting yet, each with its text."""
+    if count(message.text) <= _LISTED_WHOLE:
+        return [] if message.lasting else [(message.name, " ".join(message.text.split()))]
     lines: list[tuple[str, str]] = []
-    for message in asked:
-        if count(message.text) <= _LISTED_WHOLE:
-            if not message.lasting:
-                lines.append((message.name, " ".join(message.text.split())))
-            continue
-        for number, statement in enumerate(statements(message.text), 1):
-            start, end = statement.span
-            if not any(mark.start <= start and end <= mark.end for mark in message.lasting):
-                lines.append((f"{message.name}.{number}", " ".join(message.text[start:end].split())))
-    most = _level([count(text) for _, text in lines], room - _NAME * len(lines))
-    return "\n".join(f"[{name}] {_shortened(text, most, count)}" for name, text in lines)
+    for number, statement in enumerate(statements(message.text), 1):
+        start, end = statement.span
+        if not any(mark.start <= start and end <= mark.end for mark in message.lasting):
+            lines.append((f"{message.name}.{number}", " ".join(message.text[start:end].split())))
+    return lines
 
 
 def _level(sizes: Sequence[int], room: int) -> int:

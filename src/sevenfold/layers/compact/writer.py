@@ -370,6 +370,7 @@ def _compaction(
             words=[*(replace(one, summary=anchor) for one in made.shown.words), *made.passing],
             left_out=dict(made.shown.left_out),
             left_out_ends=list(made.shown.left_out_ends),
+            not_shown=list(made.shown.not_shown),
         ),
     )
     c.compacted()

@@ -37,6 +37,8 @@ class Draft(Struct, frozen=True):
     sections: Mapping[int, str]
     lasting: tuple[str, ...] = ()
     """The lines in which the model named what lasts of the user's messages, unchecked."""
+    names: bool = False
+    """Whether the answer has a section for those lines, even an empty one."""
 
 
 class Failure(Struct, frozen=True):
@@ -72,7 +74,8 @@ def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) ->
     refused = stop_reason == "refusal" or (sections.keys() <= {1} and pattern("refusal").match(text))
     if refused and not _SUMMARY.search(whole):
         return Failure("no_summary", f"the model refused: {' '.join(text.split())[:200]}")
-    return Draft(f"{_HEADING}\n{text}", sections, _named(whole))
+    named = lines_that_name(whole)
+    return Draft(f"{_HEADING}\n{text}", sections, named or (), names=named is not None)
 
 
 def words_of(block: Block) -> str:
@@ -93,10 +96,13 @@ def _clean(whole: str) -> str:
     return _EMPTY_LINES.sub("\n\n", text).strip()
 
 
-def _named(whole: str) -> tuple[str, ...]:
-    """The lines that name what lasts; the analysis may have tried some."""
+def lines_that_name(whole: str) -> tuple[str, ...] | None:
+    """The lines of an answer that name what lasts; the analysis may have tried some. None if no section is for them."""
     bare = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole))
-    lines = (line.strip() for part in _LASTING.findall(bare) for line in part.splitlines())
+    parts = _LASTING.findall(bare)
+    if not parts:
+        return None
+    lines = (line.strip() for part in parts for line in part.splitlines())
     return tuple(line for line in lines if line)
 
 
