@@ -36,7 +36,7 @@ def said(*messages: str, **more) -> Witness:
     records = {f"u{number}": words for number, words in enumerate(messages, 1)}
     days = dict.fromkeys(records, TODAY)
     times = {record: NOW + place for place, record in enumerate(records)}
-    return Witness(records, days=days, times=times, session="s", **more)
+    return Witness(records, days=days, times=times, session="s", **{"only_users_words": True} | more)
 
 
 def valid(held: Memory) -> list[str]:
