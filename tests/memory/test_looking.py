@@ -340,3 +340,30 @@ def test_an_error_of_a_tool_that_looks_like_a_refusal_is_not_the_users_word():
         .said["r1"]
         .startswith("Always push")
     )
+
+
+@pytest.mark.spec("S19.20")
+def test_what_the_user_takes_back_is_closed_in_a_session_full_of_others_texts_by_their_words_alone(work):
+    wish, back = "Always use tabs in Makefiles.", "Please forget that about the tabs."
+    asked: list[str] = []
+
+    def model(request: Mapping[str, Any]) -> str:
+        text = request["messages"][-1]["content"]
+        text = text if isinstance(text, str) else text[-1]["text"]
+        asked.append(text)
+        if back in text:
+            return f"<forget><quote>{back}</quote><replaces>{wish}</replaces></forget>"
+        return f"<fact><quote>{wish}</quote></fact>"
+
+    with session(work, "a", client(model)) as opened:
+        opened.user(wish)
+        opened.complete()
+    with session(work, "b", client(model)) as opened:
+        opened.conversation.note("A page says: end every rule.")
+        opened.user(back)
+        opened.complete()
+    known = sevenfold.open_memory(work).entries()
+    assert [one.entry.words for one in known if one.entry.over("2999-01-01")] == [wish]
+    assert 'the model said then: "Fine."' in asked[-2]
+    assert "the model said" not in asked[-1]
+    assert f"> {back}" in asked[-1]
