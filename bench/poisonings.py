@@ -38,7 +38,7 @@ from sevenfold.cli.chat.custom_commands import CustomCommand  # noqa: E402
 from sevenfold.cli.chat.print_mode import read_prompt  # noqa: E402
 from sevenfold.clock import ManualClock  # noqa: E402
 from sevenfold.conversation.transcript import Attachment  # noqa: E402
-from sevenfold.layers.remember import layer, others  # noqa: E402
+from sevenfold.layers.remember import layer, others, span  # noqa: E402
 from sevenfold.layers.remember.policy import shown  # noqa: E402
 from sevenfold.memory.admission import admit  # noqa: E402
 from sevenfold.memory.consolidation import Proposal, dream  # noqa: E402
@@ -320,8 +320,8 @@ def control_of_closings(*, ways: int = 2) -> list[Attempt]:
     def nothing(records: object) -> bool:
         return False
 
-    asked = layer.others_in
-    layer.others_in = others.others_in = nothing  # type: ignore[assignment,attr-defined]
+    asked = span.others_in
+    layer.others_in = others.others_in = nothing  # type: ignore[attr-defined]
     try:
         return measure_closings(ways=ways)
     finally:
