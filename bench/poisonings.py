@@ -266,6 +266,23 @@ def _home() -> Iterator[Path]:
                 os.environ["SEVENFOLD_HOME"] = before
 
 
+def _expensive_turn(session: Session) -> None:
+    """A turn with a large bill, so that a look right after a later turn, by a fork, is a small part of it."""
+    session.user("Good morning.")
+    assert session.prepare().body
+    session.observe(
+        {
+            "id": "m0",
+            "type": "message",
+            "role": "assistant",
+            "model": MODEL,
+            "content": [{"type": "text", "text": "Good morning."}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 9, "output_tokens": 40_000},
+        }
+    )
+
+
 def attempt_to_close(way: str, disguise: str, look: str) -> Attempt:
     """Plant a text in a conversation, let the model pair sentences, and see whether the user's rule still counts."""
     later = LOOKS[look]
@@ -284,11 +301,12 @@ def attempt_to_close(way: str, disguise: str, look: str) -> Attempt:
                 folder=work,
                 memory=True,
                 tools=TOOLS,
-                client=OfflineClient(Script([f"Fine. {PLANTED}"] * 9, jobs=jobs)),
+                client=OfflineClient(Script([PLANTED] * 9, jobs=jobs)),
                 settings={"notes": False, "memory_wait": wait},
             )
 
         with opened("planted", 0.0 if look == "in the next session" else 10.0) as session:
+            _expensive_turn(session)
             WAYS[way](session, DISGUISES[disguise])
             session.conversation.user(later)
             session.complete()

@@ -201,6 +201,20 @@ os._exit(9)
 """
 
 
+KILLED_AFTER_A_REMARK = """
+import os, sys
+import sevenfold
+call = {"type": "tool_use", "id": "w1", "name": "Write", "input": {"path": "a.txt", "content": "x"}}
+agent = sevenfold.Agent(
+    model="claude-sonnet-5-5", name="killed", folder=sys.argv[1],
+    client=sevenfold.OfflineClient(sevenfold.Script([[call], "Fine."])),
+    consent=lambda asked: sevenfold.Consented(False, remark=sys.argv[2]),
+)
+agent.run("Go on.")
+os._exit(9)
+"""
+
+
 @pytest.mark.spec("S18.3")
 def test_what_a_killed_process_left_is_looked_at_by_the_next_session_under_a_source_of_its_own(work):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -328,6 +342,21 @@ def test_a_remark_on_a_refused_call_is_the_users(work):
     ) as agent:
         agent.run("Go on.")
     assert kept(work) == [remark]
+
+
+@pytest.mark.spec("S19.25")
+def test_a_remark_on_a_refused_call_is_the_users_after_the_process_was_killed(work):
+    remark = "Schreib nie wieder Dateien in die Wurzel des Projekts."
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_AFTER_A_REMARK, str(work), remark], env=environment, check=False
+    )
+    assert ended.returncode == 9
+    with session(work, "next", client(Extractor())) as opened:
+        opened.user("go on")
+        opened.complete()
+        opened.settle()
+        assert kept(work) == [remark]
 
 
 @pytest.mark.spec("S18.5")

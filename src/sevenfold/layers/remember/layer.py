@@ -28,7 +28,14 @@ from sevenfold.layers import breaker
 from sevenfold.layers.remember import others, policy
 from sevenfold.layers.remember.look import MOST_FACTS, Look
 from sevenfold.layers.remember.policy import ATTACHMENT
-from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, span_of, users_typed
+from sevenfold.layers.remember.span import (
+    SearchSpan,
+    others_in,
+    portion_of,
+    remarks_in,
+    span_of,
+    users_typed,
+)
 from sevenfold.memory.admission import Admission, admit, admit_apart
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.entry import shortened
@@ -495,7 +502,11 @@ class MemoryKeeper:
             self._aside(f"{count} of yours not looked at yet: the next session of this project does that")
         if self._c.background is not None:
             try:
-                self._unseen.leave(self._session)
+                if policy.worth_asking(rest):
+                    # A look that ended after these words were said may have noted that nothing waits.
+                    self._unseen.begin(self._session, "")
+                else:
+                    self._unseen.leave(self._session)
             except SevenfoldError as error:
                 self._aside(str(error))
 
@@ -550,7 +561,7 @@ class MemoryKeeper:
         known = self._covered | {made.covered for _, made in log.decisions(Remembered)}
         known.add(self._unseen.covered(self._session))
         start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-        left = portion_of(span_of([item.said for item in items[start:]], self._c.remarks))
+        left = portion_of(span_of([item.said for item in items[start:]], remarks_in(log)))
         if left.covered == (items[-1].said.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
             return left

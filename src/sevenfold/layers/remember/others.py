@@ -19,7 +19,7 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.layers.compact.engines import ask_and_bill, plain_call
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.look import MOST_FACTS, Look
-from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, span_of
+from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, remarks_in, span_of
 from sevenfold.memory.admission import Admission, admit, admit_apart
 from sevenfold.memory.generation import Origin
 from sevenfold.memory.statements import LastingFact
@@ -151,4 +151,6 @@ def _left_in(store: Store, session: str, covered: str) -> _Left:
     records = [item.said for item in items[start:]]
     others_wrote = any(record.attachment or record.meta or record.answers for record in records)
     least: Origin = "outside" if others_wrote else "model"
-    return _Left(portion_of(span_of(records)), least, others_in([item.said for item in items]))
+    return _Left(
+        portion_of(span_of(records, remarks_in(log))), least, others_in([item.said for item in items])
+    )

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from sevenfold.layers.remember.look import LONGEST_HEAD, LONGEST_TAIL, Neighbours
 from sevenfold.memory.statements import statements
+from sevenfold.ports import Log
 from sevenfold.record import blocks
 from sevenfold.record.authorship import QUOTED, typed_lines, typed_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse, read_fields
+from sevenfold.record.decisions import Remarked
 from sevenfold.record.entries import Said
 
 MOST_SHOWN = 48_000
@@ -78,6 +80,11 @@ def others_in(records: Sequence[Said]) -> bool:
         if QUOTED in typed_lines(words):
             return True
     return False
+
+
+def remarks_in(log: Log) -> dict[str, str]:
+    """What the user said in a session when they refused tool calls, by call."""
+    return {remark.call: remark.words for _, remark in log.decisions(Remarked)}
 
 
 def portion_of(span: SearchSpan) -> SearchSpan:
