@@ -3,10 +3,10 @@
     python bench/memory_cost.py FOLDER_OF_TRANSCRIPTS [MODEL]
 
 The model's answers are the recorded ones; requests for lasting facts are answered by fixed rules. Tokens and dollars
-are the simulator's. The exit status is 1 if the median share is over 3%, the largest over 8%, that of any session above a dollar over 3%, or
-a request waits.
-Sessions with fewer than ten requests are left out, because a share of a tiny bill says little. A dream normally needs
-five other sessions; here every session with enough entries pays for one a day by itself, five times as often.
+are the simulator's. The exit status is 1 if the median share is over 3%, the largest over 8%, that of any
+session above a dollar over 3%, or a request waits. Sessions with fewer than ten requests are left out, because a share
+of a tiny bill says little. A dream normally needs five other sessions; here every session with enough entries pays for
+one a day by itself, five times as often.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from sevenfold import OfflineClient, Script
 from sevenfold.clock import ManualClock
 from sevenfold.events import Acted, Answered, SteppedAside
 from sevenfold.layers.remember import others
-from sevenfold.layers.remember.layer import SOURCE, MemoryKeeper
+from sevenfold.layers.remember.layer import SOURCE, MemoryKeeper, cost_at_end
 from sevenfold.layers.remember.span import span_of
 from sevenfold.memory.unseen import UnseenSessions
+from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
 from sevenfold.stores.folder import MemoryFolder
@@ -396,3 +397,30 @@ def test_what_the_user_takes_back_is_closed_in_a_session_full_of_others_texts_by
     assert 'the model said then: "Fine."' in asked[-2]
     assert "the model said" not in asked[-1]
     assert f"> {back}" in asked[-1]
+
+
+@pytest.mark.spec("S19.24")
+def test_what_the_look_at_the_end_will_cost_is_known_before_and_is_about_right(work):
+    events: list[object] = []
+    with session(work, "a", client(Extractor()), events) as opened:
+        assert cost_at_end(opened.conversation) is None
+        opened.user(WISH)
+        opened.complete()
+        opened.settle()
+        expected = cost_at_end(opened.conversation)
+    (read,) = [
+        event.input_tokens for event in events if isinstance(event, Answered) and event.source == SOURCE
+    ]
+    price = find(MODEL).price(read)
+    assert price is not None
+    assert expected is not None
+    cost = read * price.input / 1e6
+    assert cost < expected < cost * 5  # the answer comes on top
+
+
+def test_a_session_without_memory_expects_no_cost_at_its_end(work):
+    model = client(Extractor())
+    with sevenfold.Session.open("a", model=MODEL, folder=work, client=model, memory=False) as opened:
+        opened.user(WISH)
+        opened.complete()
+        assert cost_at_end(opened.conversation) is None

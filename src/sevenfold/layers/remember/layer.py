@@ -485,6 +485,15 @@ class MemoryKeeper:
                 self._stop_beat()
             self._look_at_the_end()
 
+    def cost_at_end(self) -> float | None:
+        """The expected cost of the look at the end, if the session ended now; None if there is nothing to look at."""
+        c = self._c
+        said = self._span().said
+        if not c.settings.extraction or c.settings.memory_wait == 0 or not policy.worth_asking(said):
+            return None
+        size = policy.PLAIN_TOKENS + sum(map(c.count, portion_of(self._span()).said.values()))
+        return policy.cost_of_plain_call(c.profile.price(size), size)
+
     def hurry(self) -> None:
         """Do not wait any longer for the look at the end."""
         self._hurried = True
@@ -607,6 +616,14 @@ class MemoryKeeper:
 
     def _aside(self, reason: str) -> None:
         self._c.events.aside("remember", reason, source=SOURCE)
+
+
+def cost_at_end(c: Conversation) -> float | None:
+    """The expected cost of the look for lasting facts when this session ends; None if there will be none."""
+    if c.services.memory is None or c.background is None:
+        return None
+    with c.lock:
+        return c.state(MemoryKeeper).cost_at_end()
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:
