@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -34,23 +34,28 @@ from msgspec import Struct  # noqa: E402  # needs the path above
 from sevenfold import OfflineClient, Script, open_memory  # noqa: E402
 from sevenfold.agent.team.messages import Correspondent, framed  # noqa: E402
 from sevenfold.agent.texts import AgentNotes, AgentReport, CommandOutput  # noqa: E402
+from sevenfold.archive.fidelity.reader import read_items  # noqa: E402
 from sevenfold.cli.chat.custom_commands import CustomCommand  # noqa: E402
 from sevenfold.cli.chat.print_mode import read_prompt  # noqa: E402
 from sevenfold.clock import ManualClock  # noqa: E402
 from sevenfold.conversation.transcript import Attachment  # noqa: E402
+from sevenfold.layers.compact.extract import facts as facts_of  # noqa: E402
 from sevenfold.layers.remember import layer, others, span  # noqa: E402
 from sevenfold.layers.remember.policy import shown  # noqa: E402
+from sevenfold.layers.remember.span import span_of  # noqa: E402
 from sevenfold.memory.admission import admit  # noqa: E402
 from sevenfold.memory.consolidation import Proposal, dream  # noqa: E402
 from sevenfold.memory.memory import Memory  # noqa: E402
 from sevenfold.memory.search import fitting  # noqa: E402
-from sevenfold.memory.statements import LastingFact  # noqa: E402
+from sevenfold.memory.statements import LastingFact, statements  # noqa: E402
 from sevenfold.memory.witness import Witness  # noqa: E402
 from sevenfold.ports import AgentMessage  # noqa: E402
 from sevenfold.prompts.context import MentionedFile  # noqa: E402
 from sevenfold.prompts.memory import Recalled  # noqa: E402
+from sevenfold.recall.passages import USER, passages  # noqa: E402
 from sevenfold.record import authorship, blocks  # noqa: E402
-from sevenfold.record.authorship import PASTED, UserPrompt  # noqa: E402
+from sevenfold.record.authorship import PASTED, UserPrompt, spoken  # noqa: E402
+from sevenfold.record.layout import Item  # noqa: E402
 from sevenfold.record.quoting import quoted_lines  # noqa: E402
 from sevenfold.session.session import Session  # noqa: E402
 from sevenfold.stores.folder import MemoryFolder  # noqa: E402
@@ -223,6 +228,62 @@ def measure(*, ways: int | None = None) -> list[Attempt]:
     return [
         attempt(way, disguise, later=later) for way in chosen for disguise in DISGUISES for later in times
     ]
+
+
+# -- every place that asks whose words a text is ---------------------------------------------------------
+
+
+def _view_items(session: Session) -> list[Item]:
+    return session.conversation.transcript.view.items
+
+
+def _in_recall(session: Session) -> str:
+    records = (item.said for item in _view_items(session))
+    found = (passage for said in records for passage in passages(said, lambda call: ""))
+    return "\n".join(passage.text for passage in found if passage.kind == USER)
+
+
+def _in_audit(session: Session) -> str:
+    told = read_items(_view_items(session))
+    return "\n".join(excerpt.text for excerpt in (*told.user, *told.refusals))
+
+
+def _in_summary(session: Session) -> str:
+    told = facts_of(_view_items(session))
+    quoted = map(repr, (*told.messages, *told.replies, *told.permissions, *told.corrections))
+    return "\n".join(quoted)
+
+
+def _in_evidence(session: Session) -> str:
+    return "\n".join(words for _, words in spoken(item.said for item in _view_items(session)))
+
+
+def _in_looks(session: Session) -> str:
+    quotable = span_of([item.said for item in _view_items(session)]).said
+    return "\n".join(statement.text for words in quotable.values() for statement in statements(words))
+
+
+PLACES: Mapping[str, tuple[Literal["said", "typed"], Callable[[Session], str]]] = {
+    "a summary's facts": ("said", _in_summary),
+    "what a model's summary is checked against": ("said", _in_evidence),
+    "recall, kind user": ("said", _in_recall),
+    "an audit": ("said", _in_audit),
+    "memory": ("typed", _in_looks),
+}
+"""Where a text may be quoted as the user's: what is asked there, and what counts as theirs."""
+
+
+def quoted_at(way: str, disguise: str) -> list[str]:
+    """The places that quote what was planted as the user's, though it is not."""
+    shown_by_user = way in (*ALLOWED_IN_SUMMARIES, "pasted alone")
+    with Session.in_memory(model=MODEL, tools=TOOLS) as session:
+        session.conversation.user(TRUE)
+        WAYS[way](session, DISGUISES[disguise])
+        return [
+            place
+            for place, (question, words) in PLACES.items()
+            if NEEDLE in words(session) and not (question == "said" and shown_by_user)
+        ]
 
 
 # -- ending what the user said -----------------------------------------------------------------------
