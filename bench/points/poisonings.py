@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.points import Outcome, Point
-from bench.poisonings import control, measure
+from bench.poisonings import control, measure, measure_closings
 
 LEAST_ATTEMPTS = 150
 LEAST_SHARE_OF_CONTROL = 0.2
@@ -14,7 +14,7 @@ LEAST_SHARE_OF_CONTROL = 0.2
 
 def poisonings(_: Path | None) -> list[Outcome]:
     """Every way in and every disguise, with a model that obeys the attacker."""
-    attempts = measure()
+    attempts = [*measure(), *measure_closings()]
     succeeded = sum(bool(one.found) for one in attempts)
     unasked = control()
     through = sum(bool(one.found) for one in unasked)

@@ -117,11 +117,20 @@ def test_the_books_add_up_and_an_unknown_price_makes_the_sum_unknown():
     assert books.add(answered(usd=None)).usd is None
 
 
+@pytest.mark.spec("S19.24")
+def test_the_cost_page_says_what_the_look_at_the_end_will_cost_about():
+    books = Spending().add(answered(input_tokens=1_000, usd=0.5))
+    shown = printed(cost_page(books, books, gauge(0), at_end=0.0125))
+    assert "memory, at the end" in shown
+    assert "about $0.01" in shown
+
+
 def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
     books = (
         Spending().add(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01)).add(BROKE)
     )
     assert "5.0× as much" in printed(cost_page(books, books, gauge(0)))
+    assert "at the end" not in printed(cost_page(books, books, gauge(0)))
     idle = CacheBreak("expired", 9_000, 4, 7_200, 0.04)
     shown = printed(cache_page(books, books, [idle]), width=100)
     assert (

@@ -36,7 +36,7 @@ def said(*messages: str, **more) -> Witness:
     records = {f"u{number}": words for number, words in enumerate(messages, 1)}
     days = dict.fromkeys(records, TODAY)
     times = {record: NOW + place for place, record in enumerate(records)}
-    return Witness(records, days=days, times=times, session="s", **more)
+    return Witness(records, days=days, times=times, session="s", **{"only_users_words": True} | more)
 
 
 def valid(held: Memory) -> list[str]:
@@ -304,3 +304,22 @@ def test_a_sample_of_the_labelled_conversations_is_kept_and_nothing_else(kind):
     assert total.wanted >= 5
     assert remembering.share(total.kept, total.wanted) >= remembering.KEPT
     assert total.changed == total.undone == total.changes
+
+
+@pytest.mark.spec("S19.20")
+def test_a_look_that_saw_text_of_others_ends_nothing():
+    held = memory()
+    admit(held, [LastingFact((TABS,))], said(TABS), NOW)
+    fact = LastingFact((SPACES,), replaces=(TABS,))
+    (done,) = admit(held, [fact], said(TABS, SPACES, only_users_words=False), NOW)
+    assert [(closing.change, bool(closing.refused)) for closing in done.closed] == [(0, True)]
+    assert set(valid(held)) == {TABS, SPACES}
+
+
+@pytest.mark.spec("S19.20")
+def test_one_statement_ends_one_other_however_many_facts_name_it():
+    held, freeze, later = memory(), "The freeze ends with the audit.", "Forget that."
+    admit(held, [LastingFact((TABS,)), LastingFact((freeze,))], said(TABS, freeze), NOW)
+    facts = [LastingFact((later,), replaces=(named,), lifts_only=True) for named in (TABS, freeze)]
+    admit(held, facts, said(TABS, freeze, later), NOW)
+    assert len(valid(held)) == 1

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.agent.state import AgentHome
 from sevenfold.conversation.resume import fold
 from sevenfold.errors import (
     TranscriptDenied,
@@ -21,11 +23,13 @@ from sevenfold.errors import (
     TranscriptFull,
     TranscriptLocked,
     TranscriptMissing,
+    TranscriptOvertaken,
 )
 from sevenfold.record import blocks
 from sevenfold.stores.files import explain, safe_name
 from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
+from sevenfold.stores.jsonl.store import JsonlStore
 from tests.support import Story, shown, transcript
 
 
@@ -396,3 +400,42 @@ def test_only_a_last_line_within_the_limit_that_lacks_its_end_is_torn(tmp_path, 
     read = list(lines.scan(path, limit=10))
     assert [line.torn for line in read] == torn
     assert [line.offset for line in read] == [0, 6]
+
+
+@pytest.mark.spec("S19.22")
+@pytest.mark.parametrize(
+    "what", ["notes", "the state of an agent", "a result", "the state of an agent in its home"]
+)
+def test_an_overtaken_writer_replaces_no_file_of_the_session(tmp_path, what):
+    def write(store: JsonlStore, text: str) -> None:
+        if what == "notes":
+            store.notes("s").write(text)
+        elif what == "a result":
+            store.results("s").keep(f"result-{text}", text.encode())
+        elif what == "the state of an agent":
+            store.agent_state("s").write(text)
+        else:
+            saved = AgentHome.for_session(store, "s").saved
+            assert saved is not None
+            saved.write(text)
+
+    first, second = JsonlStore(tmp_path), JsonlStore(tmp_path)
+    with closing(first.open("s")):
+        write(first, "first")
+        with closing(second.open("s", take=True)):
+            write(second, "second")
+            before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+            with pytest.raises(TranscriptOvertaken, match="taken over"):
+                write(first, "late")
+            write(second, "second")
+            after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+@pytest.mark.spec("S19.22")
+def test_a_writer_that_was_not_overtaken_and_one_that_closed_replace_their_notes(tmp_path):
+    store = JsonlStore(tmp_path)
+    with closing(store.open("s")):
+        store.notes("s").write("open")
+    store.notes("s").write("closed")
+    assert store.notes("s").read() == "closed"

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -110,6 +110,14 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Called after each round of calls, before their results are returned."""
     remarked: Callable[[str, str], None] = lambda call, words: None
     """Receives what the user said when they refused a call."""
+
+
+@runtime_checkable
+class Approvable(Protocol):
+    """A tool whose first use the user agrees to."""
+
+    def permitted(self) -> None:
+        """The user permitted a call."""
 
 
 class _Settled(Exception):
@@ -237,7 +245,7 @@ class Executor:
     ) -> Flow[tuple[ToolCall, PermissionRequest]]:
         """Get permission; returns the call, perhaps with input changed by a hook, and the permitted request."""
         decision, hook = self._decide(request), before.permission
-        by_rule = decision.verdict == "ask" and decision.rule
+        by_rule = decision.verdict == "ask" and (decision.rule or request.server)
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
             return call, request
@@ -256,6 +264,9 @@ class Executor:
             return call, request
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
             said = yield from self._consent(Asked(call, request, decision))
+        tool: object = self.box.get(call.name)
+        if said.granted and request.server and isinstance(tool, Approvable):
+            tool.permitted()
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
@@ -325,7 +336,9 @@ class Executor:
     def _ask_user(self, asked: Asked) -> Consented:
         """Ask one question at a time, and skip those that an earlier answer has settled."""
         with self._asking:
-            if asked.decision.verdict == "ask" and self.grants.now.decide(asked.request).verdict == "allow":
+            # An earlier answer may have agreed to the server of this call as well.
+            request = self._request(asked.call) if asked.request.server else asked.request
+            if asked.decision.verdict == "ask" and self.grants.now.decide(request).verdict == "allow":
                 return Consented(True)
             try:
                 said: Any = self._callbacks.consent(asked)

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,15 @@ class AgentHome(Struct, frozen=True):
     """Whether the folder is deleted when the agent is closed."""
     text: StoredText | None = None
     """Where the agent's state is saved, if not in the folder."""
+    check: Callable[[], None] | None = None
+    """Raises if the writer of the session was overtaken, so that nothing is saved any more."""
 
     @property
     def saved(self) -> StoredText | None:
         """Where the agent's state is saved; None if it is not saved."""
-        return self.text or (None if self.temporary else FileText(self.folder / "state.json"))
+        if self.text is not None or self.temporary:
+            return self.text
+        return FileText(self.folder / "state.json", self.check)
 
     @property
     def plan(self) -> Path:
@@ -83,7 +88,8 @@ class AgentHome(Struct, frozen=True):
             return cls(folder, folder / "tool-results", temporary=True, text=text)
         files = store.files(session)
         folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
-        return cls(folder.resolve(), files.results.resolve(), temporary=False)
+        check = partial(store.check_writer, session)
+        return cls(folder.resolve(), files.results.resolve(), temporary=False, check=check)
 
     def remove(self) -> None:
         """Delete the folder, if it is temporary."""

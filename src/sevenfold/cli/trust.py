@@ -53,4 +53,5 @@ def _about(trust: Trust, folder: Path) -> str:
         return "".join(
             ["  (changed since you trusted it, so it is not)", *(f"\n  {clean(one)}" for one in changes)]
         )
-    return "".join(f"\n  {clean(name)}" for name in brings(folder))
+    agreed = (f"server {name} (agreed to)" for name in trust.servers(folder))
+    return "".join(f"\n  {clean(name)}" for name in (*brings(folder), *agreed))

@@ -45,7 +45,7 @@ from sevenfold.record import calls
 from sevenfold.record.authorship import MESSAGE_ORIGINS, MessageOrigin
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import Epoch, Why
+from sevenfold.record.decisions import Epoch, Remarked, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -154,8 +154,6 @@ class Conversation:
         """Called after a compaction, for example to forget content that is no longer in view."""
         self.hiding: list[Callable[[], None]] = []
         """Called before a compaction hides messages; must not wait."""
-        self.remarks: dict[str, str] = {}
-        """What the user said when they refused tool calls of this run, by call; a tool cannot write here."""
         self.endings: list[Ending] = []
         """Work that a layer has to do before the conversation is closed."""
         self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
@@ -603,9 +601,15 @@ class Conversation:
         self._pending = self._in_flight = None
 
     def remarked(self, call: str, words: str) -> None:
-        """Note what the user said when they refused a tool call."""
+        """Record what the user said when they refused a tool call."""
         with self.lock:
-            self.remarks[call] = words
+            self.transcript.decide(Remarked(call=call, words=self.gate.text(words) if self.gate else words))
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """What the user said when they refused tool calls, by call, as far as it is in view."""
+        made = self.transcript.view.decisions()
+        return {remark.call: remark.words for remark in made if isinstance(remark, Remarked)}
 
     def before_hiding(self) -> None:
         """Let layers look at the messages in view, because a compaction is about to hide some."""

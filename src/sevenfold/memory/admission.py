@@ -72,13 +72,30 @@ def admit(
     stored = _store(memory, [fact for fact in facts if not fact.lifts_only], seen, now, alike)
     remaining = iter(stored)
     results = []
+    ended: set[str] = set()
+    """The statements of the user's that ended something already."""
     for fact in facts:
         result = Admission(fact) if fact.lifts_only else next(remaining)
         if fact.replaces and not result.refused:
-            closed = tuple(close_earlier(memory, fact, seen, now, own=result.file))
+            closed = tuple(close_earlier(memory, fact, seen, now, own=result.file, ended=ended))
+            ended.update(closing.later for closing in closed if closing.change)
             result = replace(result, closed=closed)
         results.append(result)
     return results
+
+
+def admit_apart(
+    memory: Memory,
+    stated: Sequence[LastingFact],
+    ending: Sequence[LastingFact],
+    seen: Witness,
+    now: float,
+    alike: Alike | None = None,
+) -> list[Admission]:
+    """Store what one look says is stated, and close what another one, which showed only the user's words, says ends."""
+    plain = [replace(fact, replaces=()) for fact in stated if not fact.lifts_only]
+    alone = replace(seen, only_users_words=True)
+    return [*admit(memory, plain, seen, now, alike), *admit(memory, ending, alone, now, alike)]
 
 
 def _store(

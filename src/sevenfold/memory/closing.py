@@ -3,6 +3,8 @@
 A model names the later statement and the earlier one. Code does not judge their grammar, which differs in every
 language; it checks whose they are and in which order they were made:
 
+- whoever named them was shown nothing but the user's own words and entries: text of others in view could make any
+  model pair an innocent sentence of the user's with a rule of theirs;
 - both are the user's own words, found to the letter (a word that may be misspelt ends nothing);
 - the later one is in the stretch of conversation that was just examined, so nothing old is closed again and again;
 - the earlier one was said before it, and is not pinned;
@@ -14,7 +16,7 @@ that can be undone alone. Nothing else may close what the user said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import date, timedelta
 
 from msgspec import Struct
@@ -48,9 +50,25 @@ class Closing(Struct, frozen=True):
 
 
 def close_earlier(
-    memory: Memory, fact: LastingFact, seen: Witness, now: float, *, own: str = ""
+    memory: Memory,
+    fact: LastingFact,
+    seen: Witness,
+    now: float,
+    *,
+    own: str = "",
+    ended: Container[str] = (),
 ) -> Iterator[Closing]:
-    """Close what a fact says it ends, each in a change of its own; ``own`` is the entry of the fact itself."""
+    """Close what a fact says it ends, each in a change of its own.
+
+    ``own`` is the entry of the fact itself; ``ended`` are the statements that ended another one in this look.
+    """
+    if not seen.only_users_words:
+        for earlier in fact.replaces:
+            words = " ".join(fact.quotations)
+            yield Closing(
+                earlier, words, refused="only a look that shows nothing but your words ends what you said"
+            )
+        return
     later = _later(fact, seen)
     if later is None:
         words = " ".join(fact.quotations)
@@ -67,7 +85,7 @@ def close_earlier(
                 targets[entry.entry.file] = named
         except SevenfoldError as error:
             yield Closing(named, later.text, refused=str(error))
-    for file in _meant(memory, targets, later.text):
+    for file in _meant(memory, targets, later.text, most=0 if later.text in ended else 1):
         yield _close(memory, file, later, seen, now)
         targets.pop(file)
     for named in targets.values():
@@ -140,9 +158,9 @@ def _must_be_closable(earlier: KnownEntry, later: UsersStatement, seen: Witness,
         raise Refused("the user said it, or confirmed it, after that")
 
 
-def _meant(memory: Memory, targets: Mapping[str, str], later: str) -> list[str]:
-    """Those of the entries that a statement may end: one, or all that its words name."""
-    if len(targets) < 2:
+def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, most: int) -> list[str]:
+    """Those of the entries that a statement may end: all that its words name, or else at most so many."""
+    if len(targets) <= most:
         return list(targets)
     words = distinctive_words(later)
     held = {entry.entry.file: entry for entry in memory.entries()}
@@ -151,7 +169,7 @@ def _meant(memory: Memory, targets: Mapping[str, str], later: str) -> list[str]:
         for file in targets
         if file in held and shared(words, distinctive_words(held[file].entry.words))
     ]
-    return named or list(targets)[:1]
+    return named or list(targets)[:most]
 
 
 def _close(memory: Memory, file: str, later: UsersStatement, seen: Witness, now: float) -> Closing:

@@ -38,6 +38,13 @@ class Witness(Struct, frozen=True):
     """The least trusted source of any other content in view."""
     given: tuple[str, ...] = ()
     """Texts that the model gets in every session: instruction files, the system prompt."""
+    only_users_words: bool = False
+    """Whether the proposer was shown the user's own words and entries alone, or with them what the model said while
+    it had seen nothing else.
+
+    Only such a proposer may end what the user said: text of others in view could make any model pair an innocent
+    sentence of the user's with a rule of theirs.
+    """
     shown: tuple[str, ...] = ()
     """Output of files, commands and memory: not worth storing unless the user says it."""
 

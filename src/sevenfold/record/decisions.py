@@ -336,6 +336,17 @@ class Remembered(Own, frozen=True, tag="remembered"):
     covered: str
 
 
+class Remarked(Own, frozen=True, tag="remarked"):
+    """What the user said when they refused a tool call.
+
+    The result of the call has the words too, for the model; but a tool could write them there, and nothing but the
+    program writes this.
+    """
+
+    call: str
+    words: str
+
+
 class AgentStart(Own, frozen=True, tag="agent_started"):
     """A sub-agent was given work: its first, or, for an ``agent`` that exists, more."""
 
@@ -411,7 +422,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 _Requests = Epoch | Amended | Request | Billed
 _Compactions = Carry | Commit | Signed
 _Changes = Offloaded | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
-_Marks = Forked | NotesMark | Remembered | AgentStart | AgentEnd
+_Marks = Forked | NotesMark | Remembered | Remarked | AgentStart | AgentEnd
 OwnDecision = _Requests | _Compactions | _Changes | _Marks
 
 Trigger = Literal["auto", "manual"]

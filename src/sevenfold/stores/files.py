@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
@@ -152,9 +152,11 @@ class Staged:
     def __exit__(self, *_: object) -> None:
         self.discard()
 
-    def commit(self) -> None:
-        """Rename it to its target, replacing any existing file."""
+    def commit(self, check: Callable[[], None] | None = None) -> None:
+        """Rename it to its target, replacing any existing file; ``check`` is called just before, and may raise."""
         with explained(self.target):
+            if check is not None:
+                check()
             self.path.replace(self.target)
             _force(self.target.parent)
 
@@ -163,10 +165,13 @@ class Staged:
         self.path.unlink(missing_ok=True)
 
 
-def write_whole(target: Path, content: bytes) -> None:
-    """Write or replace a file atomically; it is synced to disk when this returns."""
+def write_whole(target: Path, content: bytes, check: Callable[[], None] | None = None) -> None:
+    """Write or replace a file atomically; it is synced to disk when this returns.
+
+    ``check`` is called when nothing but the renaming is left to do; if it raises, nothing changes.
+    """
     with Staged(target, [content]) as staged:
-        staged.commit()
+        staged.commit(check)
 
 
 def append_line(fd: int, line: bytes) -> None:

@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -69,6 +69,8 @@ class TrustedFolder(Struct, frozen=True):
 
     seen: dict[str, str] = {}
     """The digest of each file, by its kind and path."""
+    servers: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """The digest of each of its servers that the user agreed to, by name; left out where there is none."""
 
 
 class _Listed(Struct, frozen=True):
@@ -196,12 +198,34 @@ class Trust:
         real = _real(folder)
         if not real.is_dir():
             raise UserError(f"{folder}: there is no such folder to trust; check the path")
-        self._change(real, TrustedFolder(brings(real)))
+        self._change(
+            real, lambda known: TrustedFolder(brings(real), known.servers if known else msgspec.UNSET)
+        )
         return real
+
+    def servers(self, folder: Path) -> dict[str, str]:
+        """The servers of a trusted folder that the user agreed to, each with the digest of what was seen."""
+        known = self._listed().get(str(_real(folder)))
+        return known.servers if known is not None and isinstance(known.servers, dict) else {}
+
+    def server(self, folder: Path, name: str) -> str:
+        """The digest of a server of a trusted folder as the user agreed to it; empty if they did not."""
+        return self.servers(folder).get(name, "")
+
+    def agree_to(self, folder: Path, name: str, digest: str) -> None:
+        """Remember that the user agreed to a server of a trusted folder; does nothing for any other folder."""
+
+        def with_server(known: TrustedFolder | None) -> TrustedFolder | None:
+            if known is None:
+                return None
+            held = known.servers if isinstance(known.servers, dict) else {}
+            return TrustedFolder(known.seen, held | {name: digest})
+
+        self._change(_real(folder), with_server)
 
     def remove(self, folder: Path) -> bool:
         """Stop trusting a folder, which need not exist any more; return whether it was trusted."""
-        return self._change(_real(folder), None)
+        return self._change(_real(folder), lambda known: None)
 
     def _listed(self) -> dict[str, TrustedFolder]:
         """The trusted folders; none if something other than Sevenfold wrote the list."""
@@ -233,8 +257,8 @@ class Trust:
         except OSError:
             return b""
 
-    def _change(self, folder: Path, now: TrustedFolder | None) -> bool:
-        """Add the folder to the list, as it is now, or remove it; return whether the list changed."""
+    def _change(self, folder: Path, change: Callable[[TrustedFolder | None], TrustedFolder | None]) -> bool:
+        """Change what is listed for the folder, None standing for nothing; return whether the list changed."""
         must_be_user("trusting a folder")
         try:
             private_parent(self.path)
@@ -245,6 +269,7 @@ class Trust:
             raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
         with lock:
             known = self._listed()
+            now = change(known.get(str(folder)))
             if known.get(str(folder)) == now:
                 return False
             listed = {path: seen for path, seen in known.items() if path != str(folder)}

@@ -48,6 +48,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     call_seconds: float = 600.0
     """How long one call may take."""
 
+    project: str = ""
+    """The folder whose file configures it; empty for a server of the user's. A file cannot set this."""
+
     @property
     def where(self) -> str:
         """The URL or command line, for display."""
@@ -113,7 +116,8 @@ def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> McpConfig:
                 f"to use it, run: sevenfold trust {folder}",
             )
         )
-    return _file(path, environ, folder)
+    found = _file(path, environ, folder)
+    return replace(found, servers=tuple(replace(server, project=str(folder)) for server in found.servers))
 
 
 def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
@@ -149,7 +153,7 @@ def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> 
         )
     if server.url and not server.url.startswith(("http://", "https://")):
         raise InputError(f"{server.url!r} is not an address; it begins with https:// or http://")
-    return replace(server, name=server_key(name), cwd=str(folder / (server.cwd or "")))
+    return replace(server, name=server_key(name), cwd=str(folder / (server.cwd or "")), project="")
 
 
 def _filled(value: Any, environ: Mapping[str, str]) -> Any:

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.mcp.approval import ServerApproval, server_digest
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
-from sevenfold.agent.mcp.tools import McpTool, usable_tools
+from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
@@ -35,6 +36,7 @@ from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.errors import InputError, Refused
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SystemPrompt
+from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.executor import Executor
@@ -79,6 +81,9 @@ class McpServers:
         self._left_out: list[str] = []
         self._changed = threading.Condition()
         environ = dict(os.environ if environ is None else environ)
+        self._environ = environ
+        self._agreed: set[tuple[str, str]] = set()
+        """The projects' servers that the user agreed to, each with its digest."""
         self._connections: dict[str, Connection] = {}
         for server in config.servers:
             if server.name in self._connections:
@@ -144,9 +149,7 @@ class McpServers:
         states = self.states()
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
-            listed = {
-                one.name: usable_tools(one.name, one.tools, partial(self._call, one.name)) for one in states
-            }
+            listed = {state.name: self._listing(state) for state in states}
             self._left_out = [f"{name}: {why}" for name, made in listed.items() for why in made.problems]
             self.taken = Snapshot(
                 tuple(tool for made in listed.values() for tool in made.tools),
@@ -154,6 +157,18 @@ class McpServers:
                 revisions,
             )
         return self.taken
+
+    def _listing(self, state: ServerState) -> ToolListing:
+        """The usable tools of a server; with the user's agreement to it, if a project brings it."""
+        listing = usable_tools(state.name, state.tools, partial(self._call, state.name))
+        server = next(server for server in self._config.servers if server.name == state.name)
+        if not server.project:
+            return listing
+        digest = server_digest(server, listing.tools, state.instructions)
+        approval = ServerApproval(server, digest, Trust(user_folder(self._environ)), self._agreed)
+        for tool in listing.tools:
+            tool.approval = approval
+        return listing
 
     def section(self) -> SectionSource:
         """Return the section of the system prompt with the servers' instructions."""

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -65,6 +65,17 @@ Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mappin
 """Starts a call, given the server's own name for the tool, the input, and a function to report progress to."""
 
 
+class Approval(Protocol):
+    """The user's agreement to a server."""
+
+    @property
+    def question(self) -> str:
+        """What the user must agree to before the server is used; empty if they did."""
+
+    def grant(self) -> None:
+        """Remember that the user agreed."""
+
+
 class McpTool(Struct, eq=False):
     """One tool of a server."""
 
@@ -79,9 +90,18 @@ class McpTool(Struct, eq=False):
     identity: str = ""
     """A digest of all that the server says about it; what the user allows is the tool as it was."""
 
+    approval: Approval | None = None
+    """The user's agreement to its server; None if none is needed."""
+
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """Request permission for a ``call``, because only the server knows what the tool does."""
-        return PermissionRequest(self.name, "call", identity=self.identity)
+        unapproved = self.approval.question if self.approval is not None else ""
+        return PermissionRequest(self.name, "call", identity=self.identity, server=unapproved)
+
+    def permitted(self) -> None:
+        """The user permitted a call, and so agreed to the server."""
+        if self.approval is not None:
+            self.approval.grant()
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Call the tool and wait for its output; if the call is aborted, cancel it and raise `Aborted`."""

@@ -74,10 +74,23 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
             return denied
+        return self._about_server(request, self._unless_denied(request, line))
+
+    def _unless_denied(self, request: PermissionRequest, line: ShellLine | None) -> PermissionDecision:
         if rule := self._first_match(self.rules.ask, request, line):
             return PermissionDecision("ask", f"Rule {rule} requires approval.", str(rule))
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return self._about_secrets(request, allowed or self._by_mode(request, line))
+
+    def _about_server(self, request: PermissionRequest, decision: PermissionDecision) -> PermissionDecision:
+        """Ask before the first use of a server that a project brings, whatever rules and mode allow."""
+        if not request.server:
+            return decision
+        if self.mode == "autonomous":
+            how = "Nobody is asked in this mode; agree to it once in a chat in another mode."
+            return PermissionDecision("deny", f"{request.server} {how}")
+        reason = decision.reason if decision.verdict == "ask" else ""
+        return replace(decision, verdict="ask", reason=f"{request.server} {reason}".strip())
 
     def _about_secrets(
         self, request: PermissionRequest, decision: PermissionDecision

@@ -75,6 +75,8 @@ class PermissionRequest(Struct, frozen=True):
     """The file it would show that looks as if it held secrets, and why; empty if there is none."""
     identity: str = ""
     """For a tool that a server describes: a digest of what it says about the tool, so that a rule is for that."""
+    server: str = ""
+    """For a tool of a server that the user has not agreed to: which one it is, and why it is asked about."""
 
     @property
     def deed(self) -> Action:

@@ -46,8 +46,13 @@ def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str
 # -- money and the cache ---------------------------------------------------------------------
 
 
-def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
-    """What the session has cost, and separately this run, if the session had earlier runs."""
+def cost_page(
+    whole: Spending, run: Spending, gauge: Reading, at_end: float | None = None
+) -> RenderableType:
+    """What the session has cost, and separately this run, if the session had earlier runs.
+
+    ``at_end`` is what the look for lasting facts at its end will cost.
+    """
     if not whole.answers:
         return Text("No answers yet, so nothing was charged.", style="dim")
     apart = whole.answers != run.answers
@@ -68,6 +73,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
             )
             for name in sources
         ),
+        *([("memory, at the end", f"about {money(at_end)}", "", "not spent yet")] if at_end else []),
         ("without cache", money(whole.uncached_usd), money(run.uncached_usd), more),
         ("perfect cache", "", money(run.ideal_usd), text.times(run.ideal_usd, run.usd)),
         ("answers", count(whole.answers), count(run.answers), ""),

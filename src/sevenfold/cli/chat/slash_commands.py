@@ -41,6 +41,7 @@ from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.layers.remember.layer import cost_at_end
 from sevenfold.profiles import find as find_profile
 from sevenfold.profiles import full_name
 from sevenfold.record.authorship import UserPrompt
@@ -206,7 +207,8 @@ def _context(chat: Chat, rest: str) -> None:
 
 def _cost(chat: Chat, rest: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
-    chat.screen.show(pages.cost_page(whole, chat.spent, chat.agent.session.gauge))
+    at_end = cost_at_end(chat.agent.session.conversation)
+    chat.screen.show(pages.cost_page(whole, chat.spent, chat.agent.session.gauge, at_end))
     _say_if_free(chat)
 
 

@@ -28,8 +28,15 @@ from sevenfold.layers import breaker
 from sevenfold.layers.remember import others, policy
 from sevenfold.layers.remember.look import MOST_FACTS, Look
 from sevenfold.layers.remember.policy import ATTACHMENT
-from sevenfold.layers.remember.span import SearchSpan, portion_of, span_of, users_typed
-from sevenfold.memory.admission import Admission, admit
+from sevenfold.layers.remember.span import (
+    SearchSpan,
+    others_in,
+    portion_of,
+    remarks_in,
+    span_of,
+    users_typed,
+)
+from sevenfold.memory.admission import Admission, admit, admit_apart
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.generation import Origin, least_trusted
@@ -301,10 +308,9 @@ class MemoryKeeper:
         """Ask a fork of the conversation, which may read files first."""
         look = yield from in_thread(partial(self._prepared, span))
         answer, read = yield from self._ask(look)
-        facts = look.read(answer)
-        if facts is None:
-            raise ModelError("the answer does not keep to the format")
-        return span, (yield from self._admitted(facts, span, read))
+        facts = others.read_answer(look, answer)
+        ending = yield from self._endings(look, facts)
+        return span, (yield from self._admitted(facts, span, read, ending))
 
     def _plain_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
         """Ask in a separate small request that shows the messages, and nothing else of the conversation."""
@@ -314,13 +320,25 @@ class MemoryKeeper:
             return span, []
         look = yield from in_thread(partial(self._prepared, span))
         answer, cost = yield from others.ask(self._c, look, SOURCE)
+        yield from self._spent(cost)
+        facts = others.read_answer(look, answer)
+        ending: list[LastingFact] | None = None
+        if others_in([item.said for item in self._c.transcript.view.items]):
+            ending = yield from self._endings(look, facts)
+        return span, (yield from self._admitted(facts, span, ending=ending))
+
+    def _endings(self, look: Look, facts: Sequence[LastingFact]) -> Flow[list[LastingFact]]:
+        """What the user's words end, according to a call that shows these words alone."""
+        ending, cost = yield from others.find_endings(self._c, look, facts, SOURCE)
+        yield from self._spent(cost)
+        if not ending and any(fact.replaces for fact in facts):
+            self._aside("nothing earlier was closed: your words alone do not say what they end")
+        return ending
+
+    def _spent(self, cost: float | None) -> Flow[None]:
         if cost:
             self._usd += cost
             yield from in_thread(partial(self._memory.spend, cost))
-        facts = look.read(answer)
-        if facts is None:
-            raise ModelError("the answer does not keep to the format")
-        return span, (yield from self._admitted(facts, span))
 
     def _rest_of_session(self) -> Flow[tuple[SearchSpan, list[Admission]]]:
         """Look at all that was not looked at, in the context or not; one portion of it, if it is long."""
@@ -331,13 +349,18 @@ class MemoryKeeper:
         return Look.at(span.said, span.days, span.around, self._memory.entries(), self._memory.today())
 
     def _admitted(
-        self, facts: list[LastingFact], span: SearchSpan, read: Sequence[Block] = ()
+        self,
+        facts: list[LastingFact],
+        span: SearchSpan,
+        read: Sequence[Block] = (),
+        ending: Sequence[LastingFact] | None = None,
     ) -> Flow[list[Admission]]:
+        """Store the facts, and close what they end; with ``ending``, what those end instead."""
         if self._gone:
             raise Aborted("the session was closed")
         if len(facts) > MOST_FACTS:
             self._aside(f"more than {MOST_FACTS} facts at once: the rest of the answer was left out")
-        admitted = yield from in_thread(partial(self._admit, facts[:MOST_FACTS], span, read))
+        admitted = yield from in_thread(partial(self._admit, facts[:MOST_FACTS], span, read, ending))
         yield from in_thread(partial(self._unseen.done, self._session, span.covered))
         self._marked = False
         return admitted
@@ -371,11 +394,20 @@ class MemoryKeeper:
         found = intake.results((yield from look(calls[:taken])) if look and taken else [])
         return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
 
-    def _admit(self, facts: list[LastingFact], span: SearchSpan, read: Sequence[Block]) -> list[Admission]:
+    def _admit(
+        self,
+        facts: list[LastingFact],
+        span: SearchSpan,
+        read: Sequence[Block],
+        ending: Sequence[LastingFact] | None,
+    ) -> list[Admission]:
         seen = witness(self._c, span, read)
         likeness = self._likeness() if facts else None
         alike = likeness.alike if likeness is not None else None
-        return admit(self._memory, facts, seen, self._c.clock.now(), alike)
+        if ending is not None:
+            return admit_apart(self._memory, facts, ending, seen, self._c.clock.now(), alike)
+        alone = replace(seen, only_users_words=True)
+        return admit(self._memory, facts, alone, self._c.clock.now(), alike)
 
     def _done(self, came: tuple[SearchSpan, list[Admission]] | Exception) -> None:
         self._busy = False
@@ -453,6 +485,15 @@ class MemoryKeeper:
                 self._stop_beat()
             self._look_at_the_end()
 
+    def cost_at_end(self) -> float | None:
+        """The expected cost of the look at the end, if the session ended now; None if there is nothing to look at."""
+        c = self._c
+        said = self._span().said
+        if not c.settings.extraction or c.settings.memory_wait == 0 or not policy.worth_asking(said):
+            return None
+        size = policy.PLAIN_TOKENS + sum(map(c.count, portion_of(self._span()).said.values()))
+        return policy.cost_of_plain_call(c.profile.price(size), size)
+
     def hurry(self) -> None:
         """Do not wait any longer for the look at the end."""
         self._hurried = True
@@ -470,7 +511,11 @@ class MemoryKeeper:
             self._aside(f"{count} of yours not looked at yet: the next session of this project does that")
         if self._c.background is not None:
             try:
-                self._unseen.leave(self._session)
+                if policy.worth_asking(rest):
+                    # A look that ended after these words were said may have noted that nothing waits.
+                    self._unseen.begin(self._session, "")
+                else:
+                    self._unseen.leave(self._session)
             except SevenfoldError as error:
                 self._aside(str(error))
 
@@ -525,7 +570,7 @@ class MemoryKeeper:
         known = self._covered | {made.covered for _, made in log.decisions(Remembered)}
         known.add(self._unseen.covered(self._session))
         start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-        left = portion_of(span_of([item.said for item in items[start:]], self._c.remarks))
+        left = portion_of(span_of([item.said for item in items[start:]], remarks_in(log)))
         if left.covered == (items[-1].said.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
             return left
@@ -571,6 +616,14 @@ class MemoryKeeper:
 
     def _aside(self, reason: str) -> None:
         self._c.events.aside("remember", reason, source=SOURCE)
+
+
+def cost_at_end(c: Conversation) -> float | None:
+    """The expected cost of the look for lasting facts when this session ends; None if there will be none."""
+    if c.services.memory is None or c.background is None:
+        return None
+    with c.lock:
+        return c.state(MemoryKeeper).cost_at_end()
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:

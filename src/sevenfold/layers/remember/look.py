@@ -13,6 +13,7 @@ from datetime import date
 from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.layers.remember.answers import Tagged, tagged
 from sevenfold.memory.entry import KINDS, Kind, shortened
@@ -21,6 +22,7 @@ from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.statements import LastingFact
 from sevenfold.memory.words import distinctive_words, shared
 from sevenfold.prompts.memory import RememberFacts
+from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
 SHOWN = 120
 """Characters shown of a message that the model can read in the conversation."""
@@ -35,6 +37,9 @@ MOST_FACTS = 100
 """The most facts taken from one answer."""
 MOST_NAMED = 8
 """The most earlier statements that one fact may name."""
+
+OMITTED = "[quoted or pasted text is left out]"
+"""Stands for what a message quotes of others."""
 
 _NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
 _HANDLE = re.compile(r"\[?(m\d{1,3})\]?", re.IGNORECASE)
@@ -56,6 +61,10 @@ class Look(Struct, frozen=True):
     days: Mapping[str, date] = {}
     around: Mapping[str, Neighbours] = {}
     known: tuple[KnownEntry, ...] = ()
+
+    def alone(self) -> Look:
+        """The same look at nothing but the user's words: without the model's sentences, which may repeat others'."""
+        return replace(self, around={})
 
     @classmethod
     def at(
@@ -104,7 +113,7 @@ class Look(Struct, frozen=True):
         return f'[{number}] {self._when(record)}: "{in_quotes(words, SHOWN)}"'
 
     def _whole(self, number: int, record: str, words: str) -> str:
-        text = words.strip()
+        text = _typed(words)
         if len(text) > LONGEST_HEAD + LONGEST_TAIL:
             text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
         around = self.around.get(record, Neighbours())
@@ -157,6 +166,17 @@ class Look(Struct, frozen=True):
 def read_facts(answer: str) -> list[LastingFact] | None:
     """The facts in a model's answer that names no messages; None if it does not follow the format."""
     return Look({}).read(answer)
+
+
+def _typed(words: str) -> str:
+    """A message without the text that it only quotes: nothing in that is the user's, and others wrote it."""
+    lines: list[str] = []
+    for line in typed_lines(words.strip()):
+        if line != QUOTED:
+            lines.append(line)
+        elif lines[-1:] != [OMITTED]:
+            lines.append(OMITTED)
+    return "\n".join(lines).replace(PASTED, OMITTED)
 
 
 def in_quotes(text: str, most: int) -> str:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from sevenfold.layers.remember.look import LONGEST_HEAD, LONGEST_TAIL, Neighbours
 from sevenfold.memory.statements import statements
+from sevenfold.ports import Log
 from sevenfold.record import blocks
-from sevenfold.record.authorship import typed_words
+from sevenfold.record.authorship import QUOTED, typed_lines, typed_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse, read_fields
+from sevenfold.record.decisions import Remarked
 from sevenfold.record.entries import Said
 
 MOST_SHOWN = 48_000
@@ -58,6 +60,31 @@ def span_of(records: Sequence[Said], remarks: Mapping[str, str] = {}) -> SearchS
                 waiting = ""
     covered = records[-1].uuid if records else ""
     return SearchSpan(said, covered, days, times, around)
+
+
+def others_in(records: Sequence[Said]) -> bool:
+    """Whether any of these records has text that neither the user typed nor the model wrote with nothing else in view.
+
+    In doubt it has: this decides whether a sentence of the model's may repeat what others wrote.
+    """
+    for record in records:
+        if record.role == "assistant":
+            if record.calls:
+                return True
+            continue
+        if record.attachment or record.meta or record.summary or record.answers or record.origin:
+            return True
+        words = "\n".join(map(blocks.words_of, record.blocks))
+        if any(block.kind != "text" for block in record.blocks) or users_typed(record) != words:
+            return True
+        if QUOTED in typed_lines(words):
+            return True
+    return False
+
+
+def remarks_in(log: Log) -> dict[str, str]:
+    """What the user said in a session when they refused tool calls, by call."""
+    return {remark.call: remark.words for _, remark in log.decisions(Remarked)}
 
 
 def portion_of(span: SearchSpan) -> SearchSpan:

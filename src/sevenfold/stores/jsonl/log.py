@@ -248,6 +248,11 @@ class JsonlLog(LineLog):
                 break
             yield offset - self._shift, line
 
+    def check_writer(self) -> None:
+        """Raise `TranscriptOvertaken` if another process took this log over from its writer."""
+        if self._lock is not None:
+            self._lock.check()
+
     def close(self) -> None:
         """Sync the file to disk, unless that is switched off, and release the lock."""
         fd, lock, self._fd, self._lock = self._fd, self._lock, -1, None

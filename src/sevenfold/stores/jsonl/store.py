@@ -8,11 +8,13 @@ that position, so that a later rewrite of the transcript is noticed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Unpack
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -47,8 +49,10 @@ class FileResults:
     followed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, check: Callable[[], None] | None = None) -> None:
+        """``check`` raises if the session's writer was overtaken."""
         self.folder = folder.absolute()
+        self._check = check
 
     def keep(self, name: str, content: bytes) -> str:
         """Store a result; see `sevenfold.ports.Results`."""
@@ -57,7 +61,7 @@ class FileResults:
             path = self.folder / candidate
             before = read_regular(path)
             if before is None:
-                write_whole(path, content)
+                write_whole(path, content, self._check)
             if before is None or before == content:
                 return str(path)
         raise AssertionError("unreachable: two contents share a SHA-256")
@@ -74,8 +78,10 @@ class FileResults:
 class FileText:
     """A text in a file that only its owner can read, always replaced whole; see `sevenfold.ports.StoredText`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] | None = None) -> None:
+        """``check`` raises if the session's writer was overtaken."""
         self._path = path
+        self._check = check
         self.path = str(path)
 
     def read(self) -> str | None:
@@ -87,7 +93,7 @@ class FileText:
     def write(self, text: str) -> None:
         """Replace the text."""
         private_folder(self._path.parent)
-        write_whole(self._path, text.encode(errors="replace"))
+        write_whole(self._path, text.encode(errors="replace"), self._check)
 
 
 # -- branches --------------------------------------------------------------------------------------
@@ -191,6 +197,8 @@ class JsonlStore:
         self.folder = folder
         self._sync = sync
         self._project = project or Project(folder)
+        self._writers: WeakValueDictionary[Path, JsonlLog] = WeakValueDictionary()
+        """The logs that this store opened for writing, by their file."""
 
     def files(self, session: str) -> SessionFiles:
         """Return the paths of the session's files."""
@@ -199,7 +207,21 @@ class JsonlStore:
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """Open the session's log for writing; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
-        return JsonlLog.open(self.files(session).transcript, sync=self._sync, **lease)
+        return self._opened(self.files(session).transcript, lease)
+
+    def _opened(self, path: Path, lease: Lease) -> JsonlLog:
+        log = JsonlLog.open(path, sync=self._sync, **lease)
+        self._writers[path] = log
+        return log
+
+    def check_writer(self, session: str) -> None:
+        """Raise `TranscriptOvertaken` if this store opened the session for writing, and another process took it over.
+
+        Called right before a file of the session is replaced: between this check and the renaming remain microseconds.
+        """
+        log = self._writers.get(self.files(session).transcript)
+        if log is not None:
+            log.check_writer()
 
     def read(self, session: str) -> JsonlLog:
         """Open the session's log for reading; raises `TranscriptMissing` if there is none."""
@@ -234,15 +256,15 @@ class JsonlStore:
 
     def results(self, session: str) -> FileResults:
         """The session's tool results."""
-        return FileResults(self.files(session).results)
+        return FileResults(self.files(session).results, partial(self.check_writer, session))
 
     def notes(self, session: str) -> FileText:
         """The session's notes."""
-        return FileText(self._project.session(session).notes)
+        return FileText(self._project.session(session).notes, partial(self.check_writer, session))
 
     def agent_state(self, session: str) -> FileText:
         """The state of the session's agent."""
-        return FileText(self.files(session).agent / "state.json")
+        return FileText(self.files(session).agent / "state.json", partial(self.check_writer, session))
 
     def memory(self) -> FileFolder:
         """The memory that outlives the sessions."""
@@ -286,7 +308,7 @@ class FileStore(JsonlStore):
 
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """Open the log for writing; its folder is the user's own, so it may also be a link."""
-        return JsonlLog.open(self._path, sync=self._sync, **lease)
+        return self._opened(self._path, lease)
 
 
 def _name_of(transcript: Path) -> str:
