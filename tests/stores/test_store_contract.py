@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -37,7 +39,7 @@ from sevenfold.errors import (
     TranscriptMissing,
     TranscriptOvertaken,
 )
-from sevenfold.ports import Log, Store
+from sevenfold.ports import AgentMessage, Folder, Log, Store
 from sevenfold.stores import registry
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -90,7 +92,7 @@ def filled(store: Store, session: str, *lines: bytes) -> None:
 
 
 def test_it_keeps_the_port(store):
-    assert isinstance(store, Store)
+    assert registry.open_store(store) is store
 
 
 def test_a_session_is_continued_where_it_ended(store):
@@ -347,6 +349,81 @@ def test_documents_are_replaced_as_a_whole(store, kind):
     document.write("é")
     assert getattr(store, kind)("s").read() == "é"
     assert document.path
+
+
+# -- agent files and memory ------------------------------------------------------------------------
+
+FOLDERS: dict[str, Callable[[Store], Folder]] = {
+    "agent files": lambda store: store.agent_files("s"),
+    "agent files of a branch": lambda store: store.agent_files("s", "fork"),
+    "memory": lambda store: store.memory(),
+    "user memory": lambda store: store.user_memory(),
+}
+
+
+@pytest.mark.spec("S25.1", "S25.2")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_holds_files_by_name(store, name):
+    folder = FOLDERS[name](store)
+    assert list(folder.names()) == []
+    assert folder.read("a.md") is None
+    folder.write("a.md", b"long content")
+    folder.write("a.md", b"\x00\xff")
+    folder.append("deep/er/log.jsonl", b"one")
+    folder.append("deep/er/log.jsonl", b"two")
+    folder.write("deep/.hidden/b", b"old")
+    again = FOLDERS[name](store)
+    assert again.read("a.md") == b"\x00\xff"
+    assert again.read("a.md", most=1) is None
+    assert again.read("deep/er/log.jsonl") == b"one\ntwo\n"
+    assert list(again.names()) == ["a.md", "deep/er/log.jsonl"]
+    assert list(again.names("deep")) == ["deep/er/log.jsonl"]
+    assert list(again.names("deep/.hidden")) == ["deep/.hidden/b"]
+    again.remove("a.md")
+    again.remove("a.md")
+    assert folder.read("a.md") is None
+    for outside in ("../a.md", "/a.md", "a/../b", ""):
+        with pytest.raises(InputError):
+            folder.write(outside, b"")
+
+
+@pytest.mark.spec("S25.1", "S25.2")
+def test_no_folder_shows_the_files_of_another(store):
+    folders = [make(store) for make in FOLDERS.values()]
+    folders += [store.agent_files("t"), store.agent_files("s", "other")]
+    for number, folder in enumerate(folders):
+        folder.write("a.md", b"%d" % number)
+    assert [folder.read("a.md") for folder in folders] == [b"%d" % number for number in range(len(folders))]
+
+
+def test_a_folders_lock_excludes_other_users_of_the_folder(store):
+    with store.memory().lock(), pytest.raises(TranscriptLocked), store.memory().lock():
+        pass
+    with store.memory().lock():
+        pass
+
+
+def test_memory_is_consolidated_by_one_at_a_time_and_the_time_of_the_last_is_kept(store):
+    now = time.time()
+    lock = store.memory().dream_lock()
+    assert lock.last() is None
+    assert lock.take(now)
+    assert not store.memory().dream_lock().take(now)
+    assert lock.beat(now)
+    lock.fail()
+    assert lock.last() is None
+    assert lock.take(now)
+    lock.finish(now)
+    assert store.memory().dream_lock().last() == pytest.approx(now, abs=0.01)
+
+
+def test_mail_waits_in_the_store_for_its_recipient(store):
+    with closing(store.mailbox()) as mailbox:
+        assert mailbox.send(AgentMessage("m1", "a", "b", "hello")) == "queued"
+        (message,) = mailbox.waiting("b")
+        assert message.text == "hello"
+        mailbox.acknowledge([message])
+        assert list(mailbox.waiting("b")) == []
 
 
 # -- export and import -----------------------------------------------------------------------------

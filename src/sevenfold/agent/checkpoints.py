@@ -29,6 +29,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.permissions.shell import is_read_only, parse
 from sevenfold.errors import Refused, TranscriptError
 from sevenfold.stores.files import private_folder, private_opener
+from sevenfold.stores.mirror import Mirror
 
 LARGEST_FILE = 2 * 1024 * 1024
 LARGEST_FOLDER = 200 * 1024 * 1024
@@ -126,10 +127,12 @@ class Checkpoints:
         tip: Callable[[], str | None],
         busy: Callable[[], bool] = lambda: False,
         is_secret: Callable[[str], bool] = lambda text: False,
+        mirror: Mirror | None = None,
     ) -> None:
         """``listing`` returns the paths of all files to track; ``busy`` is True while background commands run.
 
-        Content for which ``is_secret`` is True is not stored.
+        Content for which ``is_secret`` is True is not stored. ``mirror`` is what copies ``folder`` to a store, if it
+        is not the store's own.
         """
         self.problem = ""
         """Why changes by commands cannot be restored; empty if they can."""
@@ -139,6 +142,7 @@ class Checkpoints:
         self._tip = tip
         self._busy = busy
         self._is_secret = is_secret
+        self._mirror = mirror
         self._lock = threading.RLock()
         self._open: list[Sequence[str] | None] = []
         """The files that each running call may change; None: any file."""
@@ -277,12 +281,15 @@ class Checkpoints:
             self._kept = sum(one.stat().st_size for one in self._folder.glob("contents/*/*"))
         if self._kept + len(content) > LARGEST_FOLDER:
             return False
+        self._kept += len(content)
+        if self._mirror is not None:
+            self._mirror.write(target, content)
+            return True
         private_folder(target.parent)
         temporary = target.with_name(f".{target.name}.{threading.get_ident()}.tmp")
         with open(temporary, "wb", opener=private_opener) as file:
             file.write(content)
         temporary.replace(target)
-        self._kept += len(content)
         return True
 
     def content(self, state: FileState | None) -> bytes:
@@ -403,8 +410,12 @@ class Checkpoints:
     def _append(self, line: bytes) -> None:
         """Append a line to the journal; a failure is noted in `problem` and never stops the agent."""
         try:
+            journal = self._folder / "journal.jsonl"
+            if self._mirror is not None:
+                self._mirror.append(journal, line)
+                return
             private_folder(self._folder)
-            with open(self._folder / "journal.jsonl", "ab", opener=private_opener) as file:
+            with open(journal, "ab", opener=private_opener) as file:
                 file.write(line + b"\n")
         except (OSError, TranscriptError) as error:
             self.problem = f"changes cannot be written down: {error}"

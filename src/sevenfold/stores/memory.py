@@ -63,6 +63,8 @@ class MemoryLog(LineLog):
 class MemoryResults:
     """Tool results in memory; see `sevenfold.ports.Results`."""
 
+    directory: Path | None = None
+
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
 
@@ -152,6 +154,9 @@ class MemoryStore:
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
+        self._user_memory = MemoryFolder()
+        self._agent_files: dict[tuple[str, str], MemoryFolder] = {}
+        """For each session and branch name: its agent's files."""
         self._mailbox = SqliteMailbox()
 
     def open(self, session: str, **lease: Unpack[Lease]) -> LineLog:
@@ -197,9 +202,17 @@ class MemoryStore:
         """The state of the session's agent."""
         return self._kept(session).agent
 
+    def agent_files(self, session: str, branch: str = "") -> MemoryFolder:
+        """The files of the session's agent, or of a branch's."""
+        return self._agent_files.setdefault((session, branch), MemoryFolder())
+
     def memory(self) -> MemoryFolder:
         """The memory that outlives the sessions."""
         return self._memory
+
+    def user_memory(self) -> MemoryFolder:
+        """The user's memory, for all projects."""
+        return self._user_memory
 
     def mailbox(self) -> SqliteMailbox:
         """The mailbox shared by the agents of this process."""
