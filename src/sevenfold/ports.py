@@ -85,7 +85,7 @@ class Log(Protocol):
         """Whether any record makes this tool call."""
 
     def stored(self, reference: str) -> Stored | None:
-        """Where the full content of an offloaded result is, by its tool call or its path."""
+        """Where the full content of an offloaded result is, by its tool call, its path, or ``result:`` and its name."""
 
     def decided_at(self, decision: str) -> int | None:
         """The position at which a decision was last made, committed, undone or redone."""
@@ -100,10 +100,6 @@ class Log(Protocol):
         """Release the lease, so that others can write."""
 
 
-NO_FILE = "memory/"
-"""How the path of a result begins that is not in a file, so that no tool can read it."""
-
-
 class Results(Protocol):
     """Full tool results that were too large for the context of one session."""
 
@@ -114,8 +110,9 @@ class Results(Protocol):
     def keep(self, name: str, content: bytes) -> str:
         """Store a result under a name, which may contain any characters; returns the path to show to readers.
 
-        It is on disk when this returns. The same name and content give the same path. Raises
-        `sevenfold.errors.TranscriptError` (full, denied…); then nothing was stored.
+        That is a file's path, or ``result:`` and a name without slashes if it is in no file. It is on disk when this
+        returns. The same name and content give the same path. Raises `sevenfold.errors.TranscriptError` (full,
+        denied…); then nothing was stored.
         """
 
     def fetch(self, path: str) -> bytes:

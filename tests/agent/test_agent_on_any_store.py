@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from sevenfold.stores.files import safe_name
 from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.stores.mirror import Mirror
-from tests.agent.working import agent, use
+from tests.agent.working import agent, model_of, results, use
 from tests.stores.test_store_contract import MAKERS
 
 
@@ -75,6 +76,62 @@ def test_a_resumed_agent_finds_its_plan_scratch_output_and_checkpoints(
         assert (folder / "a.txt").read_text() == "before"
         assert (folder / "b.txt").read_text() == "old"
         assert not (folder / "c.txt").exists()
+
+
+LISTING = "".join(f"line {number}: nothing of interest\n" for number in range(1, 5_001))
+
+
+@pytest.mark.spec("S25.3")
+def test_a_resumed_agent_reads_a_stored_result_with_read_and_recall(
+    opened: Callable[[], Store], folder: Path
+) -> None:
+    (folder / "list.sh").write_text(f"cat <<'END'\n{LISTING}END\n")
+    with agent(
+        [[use("Shell", "c1", command="bash list.sh")], "Done."],
+        folder,
+        name="s",
+        store=opened(),
+        mode="autonomous",
+    ) as first:
+        first.run("List.")
+        (stored,) = (
+            stored
+            for item in first.session.conversation.transcript.view.items
+            for stored in item.said.stored.values()
+        )
+        told = results(model_of(first).requests[-1])["c1"]
+    name = f"result:{Path(stored.path.removeprefix('result:')).name}"
+    assert stored.path in told
+    assert (stored.path == name) or Path(stored.path).is_file()
+    steps = [
+        [use("Read", "c2", path=name, offset=4_000, limit=2)],
+        [use("Recall", "c3", record=name, offset=len(LISTING) - 30)],
+        [use("Read", "c4", path="result:another.txt")],
+        "Done.",
+    ]
+    with agent(steps, folder, name="s", store=opened()) as second:
+        second.run("Look again.")
+        shown = results(model_of(second).requests[-1])
+    assert "line 4000: nothing" in shown["c2"]
+    assert "line 4002: nothing" not in shown["c2"]
+    assert shown["c3"] == LISTING[-30:].rstrip()
+    assert "there is no result for" in shown["c4"]
+
+
+@pytest.mark.spec("S25.3")
+def test_the_model_is_told_the_name_of_a_result_that_is_in_no_file(folder: Path) -> None:
+    (folder / "list.sh").write_text(f"cat <<'END'\n{LISTING}END\n")
+    with agent(
+        [[use("Shell", "c1", command="bash list.sh")], "Done."],
+        folder,
+        name="s",
+        store=MemoryStore(),
+        mode="autonomous",
+    ) as made:
+        made.run("List.")
+        told = results(model_of(made).requests[-1])["c1"]
+    (name,) = re.findall(r"kept as (result:\S+)\. If you have Read", told)
+    assert made.session.fetch(name).decode() == LISTING.rstrip()
 
 
 @pytest.mark.spec("S25.1")

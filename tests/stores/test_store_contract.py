@@ -110,9 +110,8 @@ def test_sessions_do_not_share_anything(store):
     path = store.results("a").keep("call", b"result")
     assert said(store.read("b")) == [b"two\n"]
     assert store.notes("b").read() is None
-    if store.transcript("a"):
-        with pytest.raises(ResultMissing):
-            store.results("b").fetch(path)
+    with pytest.raises(ResultMissing):
+        store.results("b").fetch(path)
 
 
 @pytest.mark.parametrize("session", ["plain", "with space", "../up", "é" * 80, "CON"])
@@ -337,8 +336,21 @@ def test_results_come_back_byte_for_byte(store):
     assert one != other
     assert results.keep("toolu/1", b"a\x00b") == one
     assert store.results("s").fetch(one) == b"a\x00b"
-    with pytest.raises(ResultMissing):
-        results.fetch("elsewhere/x.txt")
+    for missing in ("elsewhere/x.txt", "result:x.txt", "result:../x.txt", "result:"):
+        with pytest.raises(ResultMissing):
+            results.fetch(missing)
+
+
+@pytest.mark.spec("S25.3")
+@pytest.mark.parametrize("name", ["toolu_1", "toolu/1", "a b.json", "../é"])
+def test_a_result_is_in_a_file_or_named_so_that_tools_know_it(store, name):
+    results = store.results("s")
+    path = results.keep(name, b"content")
+    if results.directory is not None:
+        assert Path(path).read_bytes() == b"content"
+        assert Path(path).is_relative_to(results.directory)
+    else:
+        assert re.fullmatch(r"result:[^/\s]+", path)
 
 
 @pytest.mark.parametrize("kind", ["notes", "agent_state"])

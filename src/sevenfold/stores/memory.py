@@ -13,7 +13,8 @@ from typing import Unpack
 from msgspec import Struct, field
 
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
-from sevenfold.ports import NO_FILE, SessionInfo
+from sevenfold.ports import SessionInfo
+from sevenfold.record.entries import RESULT
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder, hold_lock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -72,13 +73,15 @@ class MemoryResults:
         """Store a result; see `sevenfold.ports.Results`."""
         for candidate in result_names(name, content):
             if self._kept.setdefault(candidate, content) == content:
-                return f"{NO_FILE}{candidate}"
+                return f"{RESULT}{candidate}"
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:
         """Return the result stored under a path; see `sevenfold.ports.Results`."""
         try:
-            return self._kept[result_name(path, "memory")]
+            # Logs of earlier versions name them as if they were in a folder.
+            named = path.startswith(RESULT)
+            return self._kept[path.removeprefix(RESULT) if named else result_name(path, "memory")]
         except KeyError:
             raise missing_result(path) from None
 
