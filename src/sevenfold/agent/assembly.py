@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
-from sevenfold.agent.checkpoints import Checkpoints
+from sevenfold.agent.checkpoints import Checkpoints, MirroredFolder
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.home import AgentHome
@@ -385,13 +385,12 @@ class Assembly:
             return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
-            self.home.folder / "checkpoints",
+            MirroredFolder(self.home.folder / "checkpoints", self.home.mirror),
             self.workspace,
             lambda: find_searcher().files(str(self.workspace), lambda: False),
             lambda: transcript.view.tip,
             lambda: any(task.state == "running" for task in processes.tasks()),
             lambda text: gate is not None and gate.text(text) != text,
-            self.home.mirror,
         )
 
     def _executor(self) -> Executor:

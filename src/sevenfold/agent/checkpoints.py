@@ -116,33 +116,39 @@ class RestorePlan(Struct, frozen=True):
     """Paths of files that cannot be restored, and why."""
 
 
+class MirroredFolder(Struct, frozen=True):
+    """A folder, and what copies it to a store if it is not the store's own."""
+
+    path: Path
+    mirror: Mirror | None = None
+
+
 class Checkpoints:
     """Tracks the files of one workspace and the changes one agent makes to them."""
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | MirroredFolder,
         workspace: Path,
         listing: Callable[[], Iterable[str]],
         tip: Callable[[], str | None],
         busy: Callable[[], bool] = lambda: False,
         is_secret: Callable[[str], bool] = lambda text: False,
-        mirror: Mirror | None = None,
     ) -> None:
         """``listing`` returns the paths of all files to track; ``busy`` is True while background commands run.
 
-        Content for which ``is_secret`` is True is not stored. ``mirror`` is what copies ``folder`` to a store, if it
-        is not the store's own.
+        Content for which ``is_secret`` is True is not stored.
         """
         self.problem = ""
         """Why changes by commands cannot be restored; empty if they can."""
-        self._folder = folder
+        kept = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
+        self._folder = kept.path
+        self._mirror = kept.mirror
         self._workspace = workspace
         self._listing = listing
         self._tip = tip
         self._busy = busy
         self._is_secret = is_secret
-        self._mirror = mirror
         self._lock = threading.RLock()
         self._open: list[Sequence[str] | None] = []
         """The files that each running call may change; None: any file."""
