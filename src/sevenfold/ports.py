@@ -85,7 +85,7 @@ class Log(Protocol):
         """Whether any record makes this tool call."""
 
     def stored(self, reference: str) -> Stored | None:
-        """Where the full content of an offloaded result is, by its tool call or its path."""
+        """Where the full content of an offloaded result is, by its tool call, its path, or ``result:`` and its name."""
 
     def decided_at(self, decision: str) -> int | None:
         """The position at which a decision was last made, committed, undone or redone."""
@@ -100,18 +100,19 @@ class Log(Protocol):
         """Release the lease, so that others can write."""
 
 
-NO_FILE = "memory/"
-"""How the path of a result begins that is not in a file, so that no tool can read it."""
-
-
 class Results(Protocol):
     """Full tool results that were too large for the context of one session."""
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory with their files; None if they are not in files."""
 
     def keep(self, name: str, content: bytes) -> str:
         """Store a result under a name, which may contain any characters; returns the path to show to readers.
 
-        It is on disk when this returns. The same name and content give the same path. Raises
-        `sevenfold.errors.TranscriptError` (full, denied…); then nothing was stored.
+        That is a file's path, or ``result:`` and a name without slashes if it is in no file. It is on disk when this
+        returns. The same name and content give the same path. Raises `sevenfold.errors.TranscriptError` (full,
+        denied…); then nothing was stored.
         """
 
     def fetch(self, path: str) -> bytes:
@@ -132,7 +133,7 @@ class StoredText(Protocol):
 
 
 class Folder(Protocol):
-    """Files by name, each replaced as a whole: where memory is kept.
+    """Files by name, each replaced as a whole: where memory and an agent's files are kept.
 
     A name is a relative path with ``/`` that never leads out of the folder. Methods that write raise
     `sevenfold.errors.TranscriptError`; then nothing was changed.
@@ -140,6 +141,10 @@ class Folder(Protocol):
 
     path: str
     """The path to show to readers; a directory's path if there is a directory."""
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory with these files under these names; None if there is none."""
 
     def names(self, below: str = "") -> Sequence[str]:
         """The files in the subfolder ``below``, at any depth, sorted, without symbolic links.
@@ -195,7 +200,6 @@ class SessionInfo(Struct, frozen=True):
     """Size of its log in bytes."""
 
 
-@runtime_checkable
 class Store(Protocol):
     """Where sessions are kept."""
 
@@ -242,6 +246,25 @@ class Store(Protocol):
     def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent: permissions, to-dos, open files."""
 
+    def agent_files(self, session: str, branch: str = "") -> Folder:
+        """The other files of the session's agent, or of a branch's: checkpoints, plan, scratch, output of commands.
+
+        If the folder has a directory, the agent works in it; otherwise in a copy on its machine, and it writes what
+        changed back to the folder.
+        """
+
+    def memory(self) -> Folder:
+        """The folder of the project's memory, which outlives its sessions."""
+
+    def user_memory(self) -> Folder:
+        """The folder of the user's memory, which all projects of this user share.
+
+        Only the store in the operating system user's own home has the memory of that user.
+        """
+
+    def mailbox(self) -> Mailbox:
+        """The mailbox shared by all agents of the store."""
+
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock shared by all users of the store; raises `sevenfold.errors.TranscriptLocked`."""
 
@@ -253,14 +276,6 @@ class Store(Protocol):
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Create a session from exported lines; raises `sevenfold.errors.InputError` if it already exists."""
-
-
-@runtime_checkable
-class RemembersStore(Store, Protocol):
-    """A store that also keeps lasting memory; sessions in other stores have none."""
-
-    def memory(self) -> Folder:
-        """The folder of lasting memory."""
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True):
@@ -307,14 +322,6 @@ class Mailbox(Protocol):
 
     def close(self) -> None:
         """Close the underlying file."""
-
-
-@runtime_checkable
-class RelaysStore(Store, Protocol):
-    """A store that also keeps messages between agents; agents in other stores cannot exchange any."""
-
-    def mailbox(self) -> Mailbox:
-        """The mailbox shared by all agents of the store."""
 
 
 class FoundRecord(Struct, frozen=True):

@@ -83,6 +83,7 @@ class BurningResults:
 
     def __init__(self, results: FileResults, fuse: Fuse) -> None:
         self._results, self._fuse = results, fuse
+        self.directory = results.directory
 
     def keep(self, name: str, content: bytes) -> str:
         if self._fuse.burns():

@@ -92,7 +92,7 @@ def test_a_big_result_goes_to_disk_before_it_is_recorded_and_leaves_a_preview() 
     said = held.shown()[call]
     assert said.startswith("<persisted-output>")
     assert len(said) < 2_500
-    assert "in no file you can read" in said
+    assert "kept as result:" in said
     assert held.session.fetch(call) == BIG.encode()
     assert not said_in_full(held, BIG)
     (acted,) = held.told("Acted", layer="offload")

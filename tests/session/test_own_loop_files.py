@@ -62,7 +62,7 @@ def test_a_result_that_is_kept_in_memory_is_not_said_to_be_in_a_file() -> None:
         session.tool_results({"toolu_1": "line\n" * 30_000})
         shown = said(session.prepare().body)[-1]["content"][0]["content"]
         assert "memory/" not in shown
-        assert "in no file you can read" in shown
+        assert "kept as result:" in shown
         assert session.fetch("toolu_1") == b"line\n" * 30_000
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.agent.state import AgentHome
+from sevenfold.agent.home import AgentHome
 from sevenfold.conversation.resume import fold
 from sevenfold.errors import (
     TranscriptDenied,

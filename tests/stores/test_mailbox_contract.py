@@ -25,14 +25,14 @@ from sevenfold.cli.storage.rewrite import RecordStamper
 from sevenfold.cli.storage.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
-from sevenfold.ports import AgentMessage, Mailbox, RelaysStore
+from sevenfold.ports import AgentMessage, Mailbox, Store
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl import mailbox as module
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.jsonl.store import JsonlStore
 from sevenfold.stores.memory import MemoryStore
 
-MAKERS: dict[str, Callable[[Path], RelaysStore]] = {
+MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
     "jsonl": lambda folder: JsonlStore(folder / "sessions"),
 }
@@ -40,9 +40,7 @@ MAKERS: dict[str, Callable[[Path], RelaysStore]] = {
 
 @pytest.fixture(params=MAKERS)
 def mailbox(request, tmp_path) -> Mailbox:
-    store = MAKERS[request.param](tmp_path)
-    assert isinstance(store, RelaysStore)
-    return store.mailbox()
+    return MAKERS[request.param](tmp_path).mailbox()
 
 
 def message(name: str, sender: str = "a", to: str = "b", **more: Any) -> AgentMessage:

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -30,19 +29,19 @@ from hypothesis.stateful import (
 import sevenfold
 from sevenfold.errors import (
     InputError,
-    ResultMissing,
     TranscriptError,
     TranscriptFull,
     TranscriptLocked,
-    TranscriptMissing,
     TranscriptOvertaken,
 )
 from sevenfold.ports import Log, Store
 from sevenfold.stores import registry
+from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
-from sevenfold.stores.memory import MemoryStore
+from sevenfold.stores.memory import MemoryResults, MemoryStore
+from sevenfold.testing.stores import StoreContract, filled, said
 from tests.stores.records import Model, records
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -79,225 +78,45 @@ def store(request, tmp_path) -> Store:
     return MAKERS[request.param](tmp_path)
 
 
-def said(log: Log) -> list[bytes]:
-    return [line for _, line in log.read()]
+@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+class TestMemoryStore(StoreContract):
+    def open_store(self, folder: Path) -> Store:
+        return MAKERS["memory"](folder)
 
 
-def filled(store: Store, session: str, *lines: bytes) -> None:
-    log = store.open(session)
-    log.append(lines)
-    log.close()
+@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+class TestJsonlStore(StoreContract):
+    def open_store(self, folder: Path) -> Store:
+        return MAKERS["jsonl"](folder)
 
 
-def test_it_keeps_the_port(store):
-    assert isinstance(store, Store)
-
-
-def test_a_session_is_continued_where_it_ended(store):
-    filled(store, "s", b"one\n")
-    filled(store, "s", b"two\n")
-    assert said(store.read("s")) == [b"one\n", b"two\n"]
-    assert [one.name for one in store.sessions()] == ["s"]
-    assert store.sessions()[0].size == 8
-
-
-def test_sessions_do_not_share_anything(store):
-    filled(store, "a", b"one\n")
-    filled(store, "b", b"two\n")
-    store.notes("a").write("notes")
-    path = store.results("a").keep("call", b"result")
-    assert said(store.read("b")) == [b"two\n"]
-    assert store.notes("b").read() is None
-    if store.transcript("a"):
-        with pytest.raises(ResultMissing):
-            store.results("b").fetch(path)
-
-
-@pytest.mark.parametrize("session", ["plain", "with space", "../up", "é" * 80, "CON"])
-def test_a_session_of_any_name_is_listed_under_it(store, session):
-    filled(store, session, b'{"type":"user","sessionId":%s,"cwd":"/w"}\n' % _json(session))
-    (info,) = store.sessions()
-    assert info.name == session
-    assert said(store.read(info.name)) == said(store.read(session))
-
-
-def _json(text: str) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(text)
-
-
-def test_what_is_not_there_cannot_be_read(store):
-    with pytest.raises(TranscriptMissing):
-        said(store.read("nowhere"))
-    with pytest.raises(TranscriptMissing):
-        store.branch("nowhere", "fork")
-    assert list(store.sessions()) == []
-
-
-# -- leases ----------------------------------------------------------------------------------------
-
-
-def test_a_second_writer_is_refused_until_the_first_closes(store):
-    first = store.open("s")
-    with pytest.raises(TranscriptLocked):
-        store.open("s")
-    first.append([b"one\n"])
-    first.close()
-    second = store.open("s")
-    assert second.fence > first.fence > 0
-    second.close()
-    with pytest.raises(TranscriptError):
-        first.append([b"late\n"])
-
-
-def test_waiting_for_a_writer_gets_the_log_when_it_closes(store):
-    first = store.open("s")
-    done: list[int] = []
-
-    def wait() -> None:
-        second = store.open("s", wait=30)
-        done.append(second.fence)
-        second.close()
-
-    thread = Thread(target=wait)
-    thread.start()
-    first.append([b"one\n"])
-    first.close()
-    thread.join()
-    assert done == [first.fence + 1]
-
-
-def test_a_writer_that_was_overtaken_is_refused_and_writes_nothing(store):
-    first = store.open("s")
-    first.append([b"one\n"])
-    second = store.open("s", take=True)
-    assert second.fence > first.fence
-    second.append([b"two\n"])
-    with pytest.raises(TranscriptOvertaken, match=r"taken over|took over"):
-        first.append([b"three\n"])
-    first.close()
-    second.append([b"four\n"])
-    with pytest.raises(TranscriptLocked):
-        store.open("s")
-    second.close()
-    assert said(store.read("s")) == [b"one\n", b"two\n", b"four\n"]
-    third = store.open("s")
-    assert third.fence > second.fence
-    third.close()
-
-
-def test_taking_a_session_that_is_free_just_opens_it(store):
-    log = store.open("s", take=True)
-    log.append([b"one\n"])
-    log.close()
-    assert said(store.read("s")) == [b"one\n"]
-
-
-def test_readers_need_no_lease(store):
-    writer = store.open("s")
-    writer.append([b"one\n"])
-    assert store.read("s").fence == 0
-    assert said(store.read("s")) == [b"one\n"]
-    writer.close()
-
-
-def test_locks_exclude_one_another_by_name(store):
-    with store.lock("index"):
-        with pytest.raises(TranscriptLocked), store.lock("index"):
-            pass
-        with store.lock("other"):
-            pass
-    with store.lock("index", wait=1):
-        pass
+@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+class TestDocumentedStore(StoreContract):
+    def open_store(self, folder: Path) -> Store:
+        return MAKERS["documented"](folder)
 
 
 # -- branches --------------------------------------------------------------------------------------
 
 
-def test_a_branch_begins_with_its_parent_and_goes_its_own_way(store):
-    parent = store.open("s")
-    positions = parent.append([b"one\n", b"two\n"])
-    branch = store.branch("s", "fork")
-    parent.append([b"parent\n"])
-    at = branch.append([b"branch\n"])
-    assert said(branch) == [b"one\n", b"two\n", b"branch\n"]
-    assert said(parent) == [b"one\n", b"two\n", b"parent\n"]
-    assert list(at) == [8]
-    assert next(branch.read(positions[1]))[1] == b"two\n"
-    assert next(branch.read(at[0]))[1] == b"branch\n"
-    branch.close()
-    parent.close()
-    assert [one.name for one in store.sessions()] == ["s"]
-    assert list(store.branches("s")) == ["fork"]
+class ForgetfulStore(MemoryStore):
+    """A store that gives every session the same results, and the user the memory of the project."""
+
+    def results(self, session: str) -> MemoryResults:
+        return super().results("")
+
+    def user_memory(self) -> MemoryFolder:
+        return self.memory()
 
 
-def test_a_branch_is_continued_where_it_ended(store):
-    filled(store, "s", b"one\n", b"two\n")
-    for line in (b"three\n", b"four\n"):
-        branch = store.branch("s", "fork", at=4)
-        branch.append([line])
-        branch.close()
-    branch = store.branch("s", "fork")
-    assert said(branch) == [b"one\n", b"three\n", b"four\n"]
-    assert [line for _, line in branch.upto(10).read()] == [b"one\n", b"three\n"]
-    branch.close()
-
-
-def test_a_branch_has_a_lease_of_its_own(store):
-    parent = store.open("s")
-    first = store.branch("s", "fork")
-    other = store.branch("s", "other")
-    with pytest.raises(TranscriptLocked):
-        store.branch("s", "fork")
-    second = store.branch("s", "fork", take=True)
-    assert second.fence > first.fence
-    with pytest.raises(TranscriptOvertaken):
-        first.append([b"late\n"])
-    parent.append([b"one\n"])
-    for log in (first, second, other, parent):
-        log.close()
-
-
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_branch_begins_with_another_branch_and_all_three_go_their_own_way(store, empty):
-    filled(store, "s", b"one\n", b"two\n")
-    branch = store.branch("s", "agent", at=0 if empty else None)
-    branch.append([b"three\n"])
-    fork = store.branch("s", "fork", of="agent")
-    branch.append([b"four\n"])
-    filled(store, "s", b"five\n")
-    (at,) = fork.append([b"six\n"])
-    before = [] if empty else [b"one\n", b"two\n"]
-    assert said(fork) == [*before, b"three\n", b"six\n"]
-    assert said(branch) == [*before, b"three\n", b"four\n"]
-    assert next(fork.read(at)) == (at, b"six\n")
-    assert next(fork.upto(at).find(b"three"))[1] == b"three\n"
-    assert not list(fork.find(b"four")) + list(fork.find(b"five"))
-    fork.close()
-    branch.close()
-    again = store.branch("s", "fork", of="agent")
-    again.append([b"seven\n"])
-    assert said(again) == [*before, b"three\n", b"six\n", b"seven\n"]
-    again.close()
-    assert sorted(store.branches("s")) == ["agent", "fork"]
-
-
-def test_a_branch_cannot_begin_with_a_branch_that_is_not_there(store):
-    filled(store, "s", b"one\n")
-    with pytest.raises(TranscriptMissing):
-        store.branch("s", "fork", of="nowhere")
-    assert list(store.branches("s")) == []
-
-
-def test_a_branch_may_begin_where_the_branch_it_comes_from_does(store):
-    filled(store, "s", b"one\n")
-    store.branch("s", "first").close()
-    filled(store, "s", b"two\n")
-    second = store.branch("s", "second", of="first")
-    second.append([b"three\n"])
-    assert said(second) == [b"one\n", b"three\n"]
-    second.close()
+@pytest.mark.spec("S25.4")
+@pytest.mark.parametrize(
+    "broken", ["test_sessions_do_not_share_anything", "test_no_folder_shows_the_files_of_another"]
+)
+def test_a_store_that_breaks_the_contract_is_found(broken):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(StoreContract(), broken)(ForgetfulStore())
+    getattr(StoreContract(), broken)(MemoryStore())
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -326,28 +145,7 @@ def test_a_branch_answers_every_query(make, of, tmp_path_factory):
     holds()
 
 
-# -- results, notes, state -------------------------------------------------------------------------
-
-
-def test_results_come_back_byte_for_byte(store):
-    results = store.results("s")
-    one, other = results.keep("toolu/1", b"a\x00b"), results.keep("toolu/1", b"other")
-    assert one != other
-    assert results.keep("toolu/1", b"a\x00b") == one
-    assert store.results("s").fetch(one) == b"a\x00b"
-    with pytest.raises(ResultMissing):
-        results.fetch("elsewhere/x.txt")
-
-
-@pytest.mark.parametrize("kind", ["notes", "agent_state"])
-def test_documents_are_replaced_as_a_whole(store, kind):
-    document = getattr(store, kind)("s")
-    assert document.read() is None
-    document.write("long text")
-    document.write("é")
-    assert getattr(store, kind)("s").read() == "é"
-    assert document.path
-
+# -- agent files and memory ------------------------------------------------------------------------
 
 # -- export and import -----------------------------------------------------------------------------
 

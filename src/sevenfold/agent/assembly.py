@@ -14,9 +14,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
-from sevenfold.agent.checkpoints import Checkpoints
+from sevenfold.agent.checkpoints import Checkpoints, MirroredFolder
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
+from sevenfold.agent.home import AgentHome
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, RunLimits
 from sevenfold.agent.mentions import Mentions, MentionTool
@@ -24,7 +25,7 @@ from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
-from sevenfold.agent.state import AgentHome, AgentState
+from sevenfold.agent.state import AgentState
 from sevenfold.agent.team.descent import SubSettings, one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
@@ -188,15 +189,19 @@ class Assembly:
     def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, SessionParts]:
         settings = self.options.get("settings")
         if (descent := self.descent) is not None:
-            above = descent.parent.home
-            home = AgentHome(above.folder / "agents" / descent.entry.id, above.results, temporary=False)
-            return home, descent.open()
+            return descent.parent.home.of_subagent(descent.entry.id), descent.open()
         if name is not None:
             place = self.options.get("store")
             where = OpenOptions(folder=self.workspace, store=place, branch=branch, settings=settings or {})
             store = factory.on_disk(name, where)
-            return AgentHome.for_session(store.store, name, branch), store
-        home, store = AgentHome.for_session(None), factory.in_memory("agent", settings, self.workspace)
+            assert store.store is not None
+            try:
+                return AgentHome.for_session(store.store, name, branch), store
+            except BaseException:
+                store.log.close()
+                raise
+        home, store = AgentHome.unsaved(), factory.in_memory("agent", settings, self.workspace)
+        assert home.results is not None
         # The model reads stored results with its Read tool, so they must be files, even for a session in memory.
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)
@@ -249,6 +254,7 @@ class Assembly:
         self.started = False
         """Whether the SessionStart (or SubagentStart) hooks have fired."""
         self._announced_files: tuple[LoadedFile, ...] = ()
+        self._reported_problem = ""
         for file in self.state.recent.files.values():
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
@@ -381,7 +387,7 @@ class Assembly:
             return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
-            self.home.folder / "checkpoints",
+            MirroredFolder(self.home.folder / "checkpoints", self.home.mirror),
             self.workspace,
             lambda: find_searcher().files(str(self.workspace), lambda: False),
             lambda: transcript.view.tip,
@@ -480,6 +486,10 @@ class Assembly:
         if self.server_updater is not None:
             self.server_updater()
         self._note_lost_tasks()
+        if self.state.problem != self._reported_problem:
+            self._reported_problem = self.state.problem
+            if self.state.problem:
+                self.conversation.events.aside("state", self.state.problem)
         if self.has_standard_prompt and (prompt := self.prompt.news()):
             self.want_prompt(prompt)
         events: list[HookInput] = []

@@ -29,6 +29,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.permissions.shell import is_read_only, parse
 from sevenfold.errors import Refused, TranscriptError
 from sevenfold.stores.files import private_folder, private_opener
+from sevenfold.stores.mirror import Mirror
 
 LARGEST_FILE = 2 * 1024 * 1024
 LARGEST_FOLDER = 200 * 1024 * 1024
@@ -115,12 +116,19 @@ class RestorePlan(Struct, frozen=True):
     """Paths of files that cannot be restored, and why."""
 
 
+class MirroredFolder(Struct, frozen=True):
+    """A folder, and what copies it to a store if it is not the store's own."""
+
+    path: Path
+    mirror: Mirror | None = None
+
+
 class Checkpoints:
     """Tracks the files of one workspace and the changes one agent makes to them."""
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | MirroredFolder,
         workspace: Path,
         listing: Callable[[], Iterable[str]],
         tip: Callable[[], str | None],
@@ -133,7 +141,9 @@ class Checkpoints:
         """
         self.problem = ""
         """Why changes by commands cannot be restored; empty if they can."""
-        self._folder = folder
+        kept = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
+        self._folder = kept.path
+        self._mirror = kept.mirror
         self._workspace = workspace
         self._listing = listing
         self._tip = tip
@@ -277,12 +287,15 @@ class Checkpoints:
             self._kept = sum(one.stat().st_size for one in self._folder.glob("contents/*/*"))
         if self._kept + len(content) > LARGEST_FOLDER:
             return False
+        self._kept += len(content)
+        if self._mirror is not None:
+            self._mirror.write(target, content)
+            return True
         private_folder(target.parent)
         temporary = target.with_name(f".{target.name}.{threading.get_ident()}.tmp")
         with open(temporary, "wb", opener=private_opener) as file:
             file.write(content)
         temporary.replace(target)
-        self._kept += len(content)
         return True
 
     def content(self, state: FileState | None) -> bytes:
@@ -403,8 +416,12 @@ class Checkpoints:
     def _append(self, line: bytes) -> None:
         """Append a line to the journal; a failure is noted in `problem` and never stops the agent."""
         try:
+            journal = self._folder / "journal.jsonl"
+            if self._mirror is not None:
+                self._mirror.append(journal, line)
+                return
             private_folder(self._folder)
-            with open(self._folder / "journal.jsonl", "ab", opener=private_opener) as file:
+            with open(journal, "ab", opener=private_opener) as file:
                 file.write(line + b"\n")
         except (OSError, TranscriptError) as error:
             self.problem = f"changes cannot be written down: {error}"

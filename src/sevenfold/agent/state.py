@@ -8,11 +8,8 @@ so everything that the model knows to be done is in it.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +29,10 @@ from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import TranscriptError
-from sevenfold.ports import Store, StoredText
+from sevenfold.ports import StoredText
 from sevenfold.session.factory import known_secrets
-from sevenfold.stores.files import real_path, safe_name
+from sevenfold.stores.files import real_path
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.store import FileText, JsonlStore
 from sevenfold.stores.trust import user_folder
 
 if TYPE_CHECKING:
@@ -47,54 +43,6 @@ MOST_TASKS = 50
 """How many background commands are saved: the newest."""
 MOST_FILES = 200
 """How many files are remembered: the most recently used."""
-
-
-class AgentHome(Struct, frozen=True):
-    """The folder in which an agent keeps its files."""
-
-    folder: Path
-    results: Path
-    """The folder for tool results that were too large for the context."""
-    temporary: bool
-    """Whether the folder is deleted when the agent is closed."""
-    text: StoredText | None = None
-    """Where the agent's state is saved, if not in the folder."""
-    check: Callable[[], None] | None = None
-    """Raises if the writer of the session was overtaken, so that nothing is saved any more."""
-
-    @property
-    def saved(self) -> StoredText | None:
-        """Where the agent's state is saved; None if it is not saved."""
-        if self.text is not None or self.temporary:
-            return self.text
-        return FileText(self.folder / "state.json", self.check)
-
-    @property
-    def plan(self) -> Path:
-        """The file with the plan."""
-        return self.folder / "plan.md"
-
-    @property
-    def scratch(self) -> Path:
-        """The folder for the model's temporary files."""
-        return self.folder / "scratch"
-
-    @classmethod
-    def for_session(cls, store: Store | None, session: str = "", branch: str | None = None) -> AgentHome:
-        """The home of a session or of one of its branches; temporary if the session is not stored in files."""
-        if not isinstance(store, JsonlStore):
-            folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
-            text = store.agent_state(session) if store is not None and branch is None else None
-            return cls(folder, folder / "tool-results", temporary=True, text=text)
-        files = store.files(session)
-        folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
-        check = partial(store.check_writer, session)
-        return cls(folder.resolve(), files.results.resolve(), temporary=False, check=check)
-
-    def remove(self) -> None:
-        """Delete the folder, if it is temporary."""
-        if self.temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class UsedSkill(Struct, frozen=True):
@@ -221,12 +169,13 @@ class AgentState:
     @property
     def problem(self) -> str:
         """Why the state could not be loaded or saved; empty if it could."""
-        return self._file.problem
+        return self._file.problem or self._home.problem
 
     def save(self) -> None:
         """Save the state."""
         with self._lock:
             self._file.save(self._saved())
+            self._home.save()
 
     def inherit(self, parent: AgentState) -> None:
         """Copy another agent's knowledge of files, for a fork: it has read the files its parent has read."""
@@ -276,7 +225,7 @@ class AgentState:
         return Permissions(
             workspace=str(self._workspace),
             roots=(str(self._home.scratch),),
-            readable=(str(self._home.results), str(self._home.folder)),
+            readable=tuple(str(folder) for folder in (self._home.results, self._home.folder) if folder),
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
             plan=str(self._home.plan),

@@ -86,13 +86,15 @@ class Finder:
         """Where the full content of a result is: its place on disk, or the call it answers; None if unknown."""
         for made in self._transcript.view.decisions():
             match made:
-                case Offloaded() if reference in (made.id, made.path, made.tool_use_id):
-                    return Stored(made.path, made.size, made.sha256) if made.path else made.tool_use_id
+                case Offloaded():
+                    place = Stored(made.path, made.size, made.sha256)
+                    if reference in (made.id, made.tool_use_id) or (made.path and place.is_at(reference)):
+                        return place if made.path else made.tool_use_id
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)
         for item in self._transcript.view.items:
             for call, place in item.said.stored.items():
-                if reference in (call, place.path):
+                if reference == call or place.is_at(reference):
                     return place
         return self._transcript.log.stored(reference)
 

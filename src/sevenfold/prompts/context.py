@@ -58,9 +58,10 @@ class StoredResult(Text, frozen=True):
 
 
 class KeptResult(Text, frozen=True):
-    """The beginning of an offloaded tool result that is stored where no tool can read it."""
+    """The beginning of an offloaded tool result that is in no file, and the name our tools take for it."""
 
     characters: int
+    name: str
     text: str
 
 

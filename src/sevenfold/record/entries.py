@@ -18,6 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,9 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, OwnDecision
 from sevenfold.record.usage import DELETED, UNEDITED, UNMANAGED, Edits, Usage
 
+RESULT = "result:"
+"""How the name of a stored result begins wherever it is kept; tools that read results take it in place of a path."""
+
 
 class Stored(Struct, frozen=True, gc=False):
     """Where the full content of an offloaded result is stored; the record holds only a preview."""
@@ -37,6 +41,13 @@ class Stored(Struct, frozen=True, gc=False):
     path: str
     size: int
     sha256: str
+
+    def is_at(self, reference: str) -> bool:
+        """Whether a path, or ``result:`` and a name, names this result."""
+        if not reference.startswith(RESULT):
+            return reference == self.path
+        name = PurePath(self.path.removeprefix(RESULT)).name
+        return bool(name) and reference.removeprefix(RESULT) == name
 
 
 NOT_STORED: Mapping[str, Stored] = MappingProxyType({})

@@ -264,14 +264,11 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
     if store is not None:
         place = open_store(store, sync=sync)
     elif file is not None:
-        place = FileStore(Path(file), home.project(project), sync=sync)
+        place = FileStore(Path(file), home.project(project), sync=sync, user_memory=home.memory)
     else:
-        place = JsonlStore(home.project(project).folder, sync=sync)
+        place = JsonlStore(home.project(project).folder, sync=sync, user_memory=home.memory)
     parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
-    user_memory = FileFolder(home.memory)
-    return replace(
-        parts, cwd=str(project), telemetry=home.telemetry, models=home.models, user_memory=user_memory
-    )
+    return replace(parts, cwd=str(project), telemetry=home.telemetry, models=home.models)
 
 
 def _opened(
@@ -295,9 +292,10 @@ def _opened(
         recall=SessionRecall(log, index, results, masks=masks, vectors=now.recall_vectors),
         branch=branch or "",
         path=str(transcript or ""),
-        memory=place.memory() if isinstance(place, ports.RemembersStore) else None,
+        memory=place.memory(),
+        user_memory=place.user_memory(),
         store=place,
-        mailbox=place.mailbox() if isinstance(place, ports.RelaysStore) else None,
+        mailbox=place.mailbox(),
     )
 
 

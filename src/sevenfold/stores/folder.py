@@ -18,7 +18,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
+import msgspec
+from msgspec import Struct
+
 from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
+from sevenfold.ports import Folder
 from sevenfold.stores.files import Staged, append_line, explained, is_temporary, private_folder, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
@@ -70,6 +74,7 @@ class FileFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
+        self.directory = self._folder
         self.path = str(self._folder)
 
     def names(self, below: str = "") -> Sequence[str]:
@@ -156,6 +161,8 @@ def hold_lock(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> I
 
 class MemoryFolder:
     """A folder in memory."""
+
+    directory: Path | None = None
 
     def __init__(self, path: str = "") -> None:
         self.path = path
@@ -310,6 +317,73 @@ class MemoryDreamLock:
     def fail(self) -> None:
         """Release the lock and leave the time of the last consolidation unchanged."""
         self._held = False
+
+
+class DreamState(Struct, frozen=True, omit_defaults=True):
+    """What a `TextDreamLock` keeps."""
+
+    last: float | None = None
+    """When memory was last consolidated."""
+    holder: str = ""
+    """A random token of the holder; empty if there is none."""
+    beat: float = 0.0
+    """When the holder last sent a heartbeat."""
+
+
+class TextDreamLock:
+    """A dream lock for any folder whose own lock excludes every other user of the folder.
+
+    It knows nothing of processes, so a holder that died is overtaken after an hour without a heartbeat.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._token = token_hex(8)
+
+    def last(self) -> float | None:
+        """Return when memory was last consolidated, or None if never."""
+        return self._state().last
+
+    def take(self, now: float) -> bool:
+        """Try to acquire the lock; False if someone else is consolidating."""
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            state = self._state()
+            if state.holder and abs(now - state.beat) < STALE_SECONDS:
+                return False
+            self._put(DreamState(state.last, self._token, now))
+            return True
+
+    def beat(self, now: float) -> bool:
+        """Send a heartbeat; False if someone else has taken over."""
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            state = self._state()
+            if state.holder != self._token:
+                return False
+            self._put(DreamState(state.last, self._token, now))
+            return True
+
+    def finish(self, now: float) -> None:
+        """Release the lock and record ``now`` as the time of the last consolidation."""
+        self._release(now)
+
+    def fail(self) -> None:
+        """Release the lock and leave the time of the last consolidation unchanged."""
+        self._release(None)
+
+    def _release(self, last: float | None) -> None:
+        with self._folder.lock(wait=SECONDS_TO_WAIT):
+            state = self._state()
+            if state.holder == self._token:
+                self._put(DreamState(state.last if last is None else last))
+
+    def _state(self) -> DreamState:
+        try:
+            return msgspec.json.decode(self._folder.read(DREAM_LOCK) or b"{}", type=DreamState)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return DreamState()
+
+    def _put(self, state: DreamState) -> None:
+        self._folder.write(DREAM_LOCK, msgspec.json.encode(state))
 
 
 def this_process() -> str:

@@ -126,6 +126,8 @@ class Project:
         self.folder = folder
         self.memory = folder / _MEMORY
         """The folder with its memory, which outlives its sessions."""
+        self.user_memory = folder / "user-memory"
+        """The folder with the user's memory, if this is not a project of the user's home."""
         self.mailbox = folder / MAILBOX
         """The file with the messages between its agents."""
 

@@ -94,10 +94,10 @@ class LineLog(Log):
         return any(call in said.calls for said in self._said(_quoted(call)))
 
     def stored(self, reference: str) -> Stored | None:
-        """Return where the full offloaded result is stored, looked up by its tool call or its path."""
+        """Return where the full offloaded result is stored, by its tool call, its path, or ``result:`` and its name."""
         for said in self._said(b'"sevenfold_results"'):
             for call, place in said.stored.items():
-                if reference in (call, place.path):
+                if reference == call or place.is_at(reference):
                     return place
         return None
 

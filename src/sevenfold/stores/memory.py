@@ -13,7 +13,8 @@ from typing import Unpack
 from msgspec import Struct, field
 
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
-from sevenfold.ports import NO_FILE, SessionInfo
+from sevenfold.ports import SessionInfo
+from sevenfold.record.entries import RESULT
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder, hold_lock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -63,6 +64,8 @@ class MemoryLog(LineLog):
 class MemoryResults:
     """Tool results in memory; see `sevenfold.ports.Results`."""
 
+    directory: Path | None = None
+
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
 
@@ -70,13 +73,15 @@ class MemoryResults:
         """Store a result; see `sevenfold.ports.Results`."""
         for candidate in result_names(name, content):
             if self._kept.setdefault(candidate, content) == content:
-                return f"{NO_FILE}{candidate}"
+                return f"{RESULT}{candidate}"
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:
         """Return the result stored under a path; see `sevenfold.ports.Results`."""
         try:
-            return self._kept[result_name(path, "memory")]
+            # Logs of earlier versions name them as if they were in a folder.
+            named = path.startswith(RESULT)
+            return self._kept[path.removeprefix(RESULT) if named else result_name(path, "memory")]
         except KeyError:
             raise missing_result(path) from None
 
@@ -152,6 +157,9 @@ class MemoryStore:
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
+        self._user_memory = MemoryFolder()
+        self._agent_files: dict[tuple[str, str], MemoryFolder] = {}
+        """For each session and branch name: its agent's files."""
         self._mailbox = SqliteMailbox()
 
     def open(self, session: str, **lease: Unpack[Lease]) -> LineLog:
@@ -197,9 +205,17 @@ class MemoryStore:
         """The state of the session's agent."""
         return self._kept(session).agent
 
+    def agent_files(self, session: str, branch: str = "") -> MemoryFolder:
+        """The files of the session's agent, or of a branch's."""
+        return self._agent_files.setdefault((session, branch), MemoryFolder())
+
     def memory(self) -> MemoryFolder:
         """The memory that outlives the sessions."""
         return self._memory
+
+    def user_memory(self) -> MemoryFolder:
+        """The user's memory, for all projects."""
+        return self._user_memory
 
     def mailbox(self) -> SqliteMailbox:
         """The mailbox shared by the agents of this process."""

@@ -30,8 +30,7 @@ def register(scheme: str, make: MakeStore) -> None:
 def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store:
     """Return the store for an object, a URL, or a folder of transcripts; ``sync`` applies to folders only."""
     if not isinstance(given, Path | str):
-        if not isinstance(given, Store):
-            raise InputError(f"store is a {type(given).__name__}; give a folder, a URL or a Store")
+        _check_store(given)
         return given
     url = _URL.match(str(given)) if isinstance(given, str) else None
     if url is None:
@@ -48,6 +47,19 @@ def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store
         f"no store is known for {scheme}://; known are {', '.join(sorted(_SCHEMES))}. A store of your own is made "
         "known with sevenfold.stores.registry.register"
     )
+
+
+def _check_store(given: object) -> None:
+    """Raise `InputError` if an object lacks methods of a `sevenfold.ports.Store`."""
+    methods = [name for name in vars(Store) if not name.startswith("_")]
+    missing = [name for name in methods if not callable(getattr(given, name, None))]
+    if len(missing) == len(methods):
+        raise InputError(f"store is a {type(given).__name__}; give a folder, a URL or a Store")
+    if missing:
+        raise InputError(
+            f"store is a {type(given).__name__} without {', '.join(missing)}; a store needs all methods of "
+            "sevenfold.ports.Store"
+        )
 
 
 _shared_memory: dict[str, MemoryStore] = {}

@@ -16,11 +16,13 @@ from typing import Annotated, Any, BinaryIO
 
 from msgspec import Meta, Struct
 
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import FileRead, ToolOutput
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import Refused
+from sevenfold.record.entries import RESULT
 
 MOST_LINES = 2_000
 LONGEST_LINE = 2_000
@@ -61,8 +63,16 @@ class ReadTool(StandardTool[ReadInput]):
     concurrent = True
     action = "read"
 
+    def requires(self, given: ReadInput, context: Context) -> PermissionRequest:
+        """Read access to the file; a stored result is the session's own, as for Recall."""
+        if given.path.startswith(RESULT):
+            return PermissionRequest(self.name)
+        return super().requires(given, context)
+
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
-        """Show the file, according to its type."""
+        """Show the file, according to its type, or a stored result."""
+        if given.path.startswith(RESULT):
+            return _result(given, context)
         path = files.permitted_path(given.path, context)
         with files.opened(path) as file:
             head = file.read(_HEAD)
@@ -78,6 +88,17 @@ class ReadTool(StandardTool[ReadInput]):
                 lines = raw.decode("utf-16", errors="replace").splitlines()
                 return _given_lines(lines, raw, path, given, context)
             return _text(file, path, given, context)
+
+
+def _result(given: ReadInput, context: Context) -> ToolOutput:
+    """Lines of a result that was too large for the context, by its name."""
+    if context.recall is None:
+        raise Refused("Stored results cannot be read in this session.")
+    window = LineWindow(given, context.room)
+    content = context.recall.fetch(given.path).decode(errors="replace")
+    for number, line in enumerate(content.splitlines(), 1):
+        window.take(number, line)
+    return ToolOutput(window.render(given.path, ended=True))
 
 
 def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:

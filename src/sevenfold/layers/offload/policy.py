@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from sevenfold.conversation.results import Whole, whole
-from sevenfold.ports import NO_FILE
 from sevenfold.prompts.context import CutResult, KeptResult, StoredResult
 from sevenfold.prompts.text import cut
 from sevenfold.record.blocks import Block
+from sevenfold.record.entries import RESULT
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
@@ -111,8 +111,8 @@ def stored(big: Big, path: str, budget: Budget) -> str:
     """The text to send in place of a stored result."""
     found = big.found
     text = cut(found.text, budget.preview)
-    if path.startswith(NO_FILE):
-        return KeptResult(characters=len(found.text), text=text).render()
+    if path.startswith(RESULT):
+        return KeptResult(characters=len(found.text), name=path, text=text).render()
     return StoredResult(characters=len(found.text), path=path, reader=budget.reader, text=text).render()
 
 

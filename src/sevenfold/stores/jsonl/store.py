@@ -51,7 +51,7 @@ class FileResults:
 
     def __init__(self, folder: Path, check: Callable[[], None] | None = None) -> None:
         """``check`` raises if the session's writer was overtaken."""
-        self.folder = folder.absolute()
+        self.directory = self.folder = folder.absolute()
         self._check = check
 
     def keep(self, name: str, content: bytes) -> str:
@@ -192,13 +192,24 @@ def _joined(files: SessionFiles, point: BranchPoint, own: LineLog, limit: int = 
 class JsonlStore:
     """The sessions of one folder; a `sevenfold.ports.Store`. The folder is created on the first write."""
 
-    def __init__(self, folder: Path, *, sync: Sync = Sync.DURABLE, project: Project | None = None) -> None:
-        """``project`` is where notes, memory and mailbox are kept; by default in the same folder."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        sync: Sync = Sync.DURABLE,
+        project: Project | None = None,
+        user_memory: Path | None = None,
+    ) -> None:
+        """``project`` is where notes, memory and mailbox are kept; by default in the same folder.
+
+        ``user_memory`` is the folder of the user's memory; by default one in the project's folder.
+        """
         self.folder = folder
         self._sync = sync
         self._project = project or Project(folder)
         self._writers: WeakValueDictionary[Path, JsonlLog] = WeakValueDictionary()
         """The logs that this store opened for writing, by their file."""
+        self._user_memory = user_memory or self._project.user_memory
 
     def files(self, session: str) -> SessionFiles:
         """Return the paths of the session's files."""
@@ -266,9 +277,18 @@ class JsonlStore:
         """The state of the session's agent."""
         return FileText(self.files(session).agent / "state.json", partial(self.check_writer, session))
 
+    def agent_files(self, session: str, branch: str = "") -> FileFolder:
+        """The files of the session's agent, or of a branch's; see `sevenfold.ports.Store`."""
+        folder = self.files(session).agent
+        return FileFolder(folder / "branches" / safe_name(branch) if branch else folder)
+
     def memory(self) -> FileFolder:
         """The memory that outlives the sessions."""
         return FileFolder(self._project.memory)
+
+    def user_memory(self) -> FileFolder:
+        """The user's memory, for all projects."""
+        return FileFolder(self._user_memory)
 
     def mailbox(self) -> SqliteMailbox:
         """The mailbox shared by the agents of this folder, in any process."""
@@ -298,8 +318,15 @@ class JsonlStore:
 class FileStore(JsonlStore):
     """One session in a file of any name, with its notes in the project's folder."""
 
-    def __init__(self, path: Path, project: Project, *, sync: Sync = Sync.DURABLE) -> None:
-        super().__init__(path.parent, sync=sync, project=project)
+    def __init__(
+        self,
+        path: Path,
+        project: Project,
+        *,
+        sync: Sync = Sync.DURABLE,
+        user_memory: Path | None = None,
+    ) -> None:
+        super().__init__(path.parent, sync=sync, project=project, user_memory=user_memory)
         self._path = path
 
     def files(self, session: str) -> SessionFiles:

@@ -1,0 +1,5 @@
+"""Contract suites: the tests that an implementation of a port must pass. They need pytest."""
+
+import pytest
+
+pytest.register_assert_rewrite("sevenfold.testing.stores")

@@ -1,0 +1,341 @@
+"""What every store must do. Subclass `StoreContract` in a test module of your own::
+
+    from sevenfold.testing.stores import StoreContract
+
+    class TestMyStore(StoreContract):
+        def open_store(self, folder):
+            return MyStore(folder / "sessions.db")
+
+It needs pytest, which the engine itself does not.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+import pytest
+
+from sevenfold.errors import (
+    InputError,
+    ResultMissing,
+    TranscriptError,
+    TranscriptLocked,
+    TranscriptMissing,
+    TranscriptOvertaken,
+)
+from sevenfold.ports import AgentMessage, Folder, Log, Store
+from sevenfold.stores import registry
+
+FOLDERS: dict[str, Callable[[Store], Folder]] = {
+    "agent files": lambda store: store.agent_files("s"),
+    "agent files of a branch": lambda store: store.agent_files("s", "fork"),
+    "memory": lambda store: store.memory(),
+    "user memory": lambda store: store.user_memory(),
+}
+"""The folders of a store."""
+
+
+def said(log: Log) -> list[bytes]:
+    """The lines of a log."""
+    return [line for _, line in log.read()]
+
+
+def filled(store: Store, session: str, *lines: bytes) -> None:
+    """Append lines to a session, with a lease of their own."""
+    log = store.open(session)
+    log.append(lines)
+    log.close()
+
+
+class StoreContract:
+    """The tests of a store; a subclass says how to open one."""
+
+    def open_store(self, folder: Path) -> Store:
+        """Open an empty store that keeps whatever it keeps on disk in this folder."""
+        raise NotImplementedError("define open_store(self, folder) in your test class")
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        """The store under test."""
+        return self.open_store(tmp_path)
+
+    def test_it_keeps_the_port(self, store: Store) -> None:
+        assert registry.open_store(store) is store
+
+    def test_a_session_is_continued_where_it_ended(self, store: Store) -> None:
+        filled(store, "s", b"one\n")
+        filled(store, "s", b"two\n")
+        assert said(store.read("s")) == [b"one\n", b"two\n"]
+        assert [one.name for one in store.sessions()] == ["s"]
+        assert store.sessions()[0].size == 8
+
+    def test_sessions_do_not_share_anything(self, store: Store) -> None:
+        filled(store, "a", b"one\n")
+        filled(store, "b", b"two\n")
+        store.notes("a").write("notes")
+        path = store.results("a").keep("call", b"result")
+        assert said(store.read("b")) == [b"two\n"]
+        assert store.notes("b").read() is None
+        with pytest.raises(ResultMissing):
+            store.results("b").fetch(path)
+
+    @pytest.mark.parametrize("session", ["plain", "with space", "../up", "é" * 80, "CON"])
+    def test_a_session_of_any_name_is_listed_under_it(self, store: Store, session: str) -> None:
+        filled(
+            store, session, b'{"type":"user","sessionId":%s,"cwd":"/w"}\n' % msgspec.json.encode(session)
+        )
+        (info,) = store.sessions()
+        assert info.name == session
+        assert said(store.read(info.name)) == said(store.read(session))
+
+    def test_what_is_not_there_cannot_be_read(self, store: Store) -> None:
+        with pytest.raises(TranscriptMissing):
+            said(store.read("nowhere"))
+        with pytest.raises(TranscriptMissing):
+            store.branch("nowhere", "fork")
+        assert list(store.sessions()) == []
+
+    def test_a_second_writer_is_refused_until_the_first_closes(self, store: Store) -> None:
+        first = store.open("s")
+        with pytest.raises(TranscriptLocked):
+            store.open("s")
+        first.append([b"one\n"])
+        first.close()
+        second = store.open("s")
+        assert second.fence > first.fence > 0
+        second.close()
+        with pytest.raises(TranscriptError):
+            first.append([b"late\n"])
+
+    def test_waiting_for_a_writer_gets_the_log_when_it_closes(self, store: Store) -> None:
+        first = store.open("s")
+        done: list[int] = []
+
+        def wait() -> None:
+            second = store.open("s", wait=30)
+            done.append(second.fence)
+            second.close()
+
+        thread = Thread(target=wait)
+        thread.start()
+        first.append([b"one\n"])
+        first.close()
+        thread.join()
+        assert done == [first.fence + 1]
+
+    def test_a_writer_that_was_overtaken_is_refused_and_writes_nothing(self, store: Store) -> None:
+        first = store.open("s")
+        first.append([b"one\n"])
+        second = store.open("s", take=True)
+        assert second.fence > first.fence
+        second.append([b"two\n"])
+        with pytest.raises(TranscriptOvertaken, match=r"taken over|took over"):
+            first.append([b"three\n"])
+        first.close()
+        second.append([b"four\n"])
+        with pytest.raises(TranscriptLocked):
+            store.open("s")
+        second.close()
+        assert said(store.read("s")) == [b"one\n", b"two\n", b"four\n"]
+        third = store.open("s")
+        assert third.fence > second.fence
+        third.close()
+
+    def test_taking_a_session_that_is_free_just_opens_it(self, store: Store) -> None:
+        log = store.open("s", take=True)
+        log.append([b"one\n"])
+        log.close()
+        assert said(store.read("s")) == [b"one\n"]
+
+    def test_readers_need_no_lease(self, store: Store) -> None:
+        writer = store.open("s")
+        writer.append([b"one\n"])
+        assert store.read("s").fence == 0
+        assert said(store.read("s")) == [b"one\n"]
+        writer.close()
+
+    def test_locks_exclude_one_another_by_name(self, store: Store) -> None:
+        with store.lock("index"):
+            with pytest.raises(TranscriptLocked), store.lock("index"):
+                pass
+            with store.lock("other"):
+                pass
+        with store.lock("index", wait=1):
+            pass
+
+    def test_a_branch_begins_with_its_parent_and_goes_its_own_way(self, store: Store) -> None:
+        parent = store.open("s")
+        positions = parent.append([b"one\n", b"two\n"])
+        branch = store.branch("s", "fork")
+        parent.append([b"parent\n"])
+        at = branch.append([b"branch\n"])
+        assert said(branch) == [b"one\n", b"two\n", b"branch\n"]
+        assert said(parent) == [b"one\n", b"two\n", b"parent\n"]
+        assert list(at) == [8]
+        assert next(branch.read(positions[1]))[1] == b"two\n"
+        assert next(branch.read(at[0]))[1] == b"branch\n"
+        branch.close()
+        parent.close()
+        assert [one.name for one in store.sessions()] == ["s"]
+        assert list(store.branches("s")) == ["fork"]
+
+    def test_a_branch_is_continued_where_it_ended(self, store: Store) -> None:
+        filled(store, "s", b"one\n", b"two\n")
+        for line in (b"three\n", b"four\n"):
+            branch = store.branch("s", "fork", at=4)
+            branch.append([line])
+            branch.close()
+        branch = store.branch("s", "fork")
+        assert said(branch) == [b"one\n", b"three\n", b"four\n"]
+        assert [line for _, line in branch.upto(10).read()] == [b"one\n", b"three\n"]
+        branch.close()
+
+    def test_a_branch_has_a_lease_of_its_own(self, store: Store) -> None:
+        parent = store.open("s")
+        first = store.branch("s", "fork")
+        other = store.branch("s", "other")
+        with pytest.raises(TranscriptLocked):
+            store.branch("s", "fork")
+        second = store.branch("s", "fork", take=True)
+        assert second.fence > first.fence
+        with pytest.raises(TranscriptOvertaken):
+            first.append([b"late\n"])
+        parent.append([b"one\n"])
+        for log in (first, second, other, parent):
+            log.close()
+
+    @pytest.mark.parametrize("empty", [False, True])
+    def test_a_branch_begins_with_another_branch_and_all_three_go_their_own_way(
+        self, store: Store, empty: bool
+    ) -> None:
+        filled(store, "s", b"one\n", b"two\n")
+        branch = store.branch("s", "agent", at=0 if empty else None)
+        branch.append([b"three\n"])
+        fork = store.branch("s", "fork", of="agent")
+        branch.append([b"four\n"])
+        filled(store, "s", b"five\n")
+        (at,) = fork.append([b"six\n"])
+        before = [] if empty else [b"one\n", b"two\n"]
+        assert said(fork) == [*before, b"three\n", b"six\n"]
+        assert said(branch) == [*before, b"three\n", b"four\n"]
+        assert next(fork.read(at)) == (at, b"six\n")
+        assert said(fork.upto(at)) == [*before, b"three\n"]
+        fork.close()
+        branch.close()
+        again = store.branch("s", "fork", of="agent")
+        again.append([b"seven\n"])
+        assert said(again) == [*before, b"three\n", b"six\n", b"seven\n"]
+        again.close()
+        assert sorted(store.branches("s")) == ["agent", "fork"]
+
+    def test_a_branch_cannot_begin_with_a_branch_that_is_not_there(self, store: Store) -> None:
+        filled(store, "s", b"one\n")
+        with pytest.raises(TranscriptMissing):
+            store.branch("s", "fork", of="nowhere")
+        assert list(store.branches("s")) == []
+
+    def test_a_branch_may_begin_where_the_branch_it_comes_from_does(self, store: Store) -> None:
+        filled(store, "s", b"one\n")
+        store.branch("s", "first").close()
+        filled(store, "s", b"two\n")
+        second = store.branch("s", "second", of="first")
+        second.append([b"three\n"])
+        assert said(second) == [b"one\n", b"three\n"]
+        second.close()
+
+    def test_results_come_back_byte_for_byte(self, store: Store) -> None:
+        results = store.results("s")
+        one, other = results.keep("toolu/1", b"a\x00b"), results.keep("toolu/1", b"other")
+        assert one != other
+        assert results.keep("toolu/1", b"a\x00b") == one
+        assert store.results("s").fetch(one) == b"a\x00b"
+        for missing in ("elsewhere/x.txt", "result:x.txt", "result:../x.txt", "result:"):
+            with pytest.raises(ResultMissing):
+                results.fetch(missing)
+
+    @pytest.mark.parametrize("name", ["toolu_1", "toolu/1", "a b.json", "../é"])
+    def test_a_result_is_in_a_file_or_named_so_that_tools_know_it(self, store: Store, name: str) -> None:
+        results = store.results("s")
+        path = results.keep(name, b"content")
+        if results.directory is not None:
+            assert Path(path).read_bytes() == b"content"
+            assert Path(path).is_relative_to(results.directory)
+        else:
+            assert re.fullmatch(r"result:[^/\s]+", path)
+
+    @pytest.mark.parametrize("kind", ["notes", "agent_state"])
+    def test_documents_are_replaced_as_a_whole(self, store: Store, kind: str) -> None:
+        document = getattr(store, kind)("s")
+        assert document.read() is None
+        document.write("long text")
+        document.write("é")
+        assert getattr(store, kind)("s").read() == "é"
+        assert document.path
+
+    @pytest.mark.parametrize("name", FOLDERS)
+    def test_a_folder_holds_files_by_name(self, store: Store, name: str) -> None:
+        folder = FOLDERS[name](store)
+        assert list(folder.names()) == []
+        assert folder.read("a.md") is None
+        folder.write("a.md", b"long content")
+        folder.write("a.md", b"\x00\xff")
+        folder.append("deep/er/log.jsonl", b"one")
+        folder.append("deep/er/log.jsonl", b"two")
+        folder.write("deep/.hidden/b", b"old")
+        again = FOLDERS[name](store)
+        assert again.read("a.md") == b"\x00\xff"
+        assert again.read("a.md", most=1) is None
+        assert again.read("deep/er/log.jsonl") == b"one\ntwo\n"
+        assert list(again.names()) == ["a.md", "deep/er/log.jsonl"]
+        assert list(again.names("deep")) == ["deep/er/log.jsonl"]
+        assert list(again.names("deep/.hidden")) == ["deep/.hidden/b"]
+        again.remove("a.md")
+        again.remove("a.md")
+        assert folder.read("a.md") is None
+        for outside in ("../a.md", "/a.md", "a/../b", ""):
+            with pytest.raises(InputError):
+                folder.write(outside, b"")
+
+    def test_no_folder_shows_the_files_of_another(self, store: Store) -> None:
+        folders = [make(store) for make in FOLDERS.values()]
+        folders += [store.agent_files("t"), store.agent_files("s", "other")]
+        for number, folder in enumerate(folders):
+            folder.write("a.md", b"%d" % number)
+        assert [folder.read("a.md") for folder in folders] == [
+            b"%d" % number for number in range(len(folders))
+        ]
+
+    def test_a_folders_lock_excludes_other_users_of_the_folder(self, store: Store) -> None:
+        with store.memory().lock(), pytest.raises(TranscriptLocked), store.memory().lock():
+            pass
+        with store.memory().lock():
+            pass
+
+    def test_memory_is_consolidated_by_one_at_a_time_and_the_time_of_the_last_is_kept(
+        self, store: Store
+    ) -> None:
+        now = time.time()
+        lock = store.memory().dream_lock()
+        assert lock.last() is None
+        assert lock.take(now)
+        assert not store.memory().dream_lock().take(now)
+        assert lock.beat(now)
+        lock.fail()
+        assert lock.last() is None
+        assert lock.take(now)
+        lock.finish(now)
+        assert store.memory().dream_lock().last() == pytest.approx(now, abs=0.01)
+
+    def test_mail_waits_in_the_store_for_its_recipient(self, store: Store) -> None:
+        with closing(store.mailbox()) as mailbox:
+            assert mailbox.send(AgentMessage("m1", "a", "b", "hello")) == "queued"
+            (message,) = mailbox.waiting("b")
+            assert message.text == "hello"
+            mailbox.acknowledge([message])
+            assert list(mailbox.waiting("b")) == []
