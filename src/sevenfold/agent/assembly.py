@@ -41,6 +41,7 @@ from sevenfold.conversation.controls import ThinkingChoice, answer_limit, contro
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
+from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, TranscriptError
@@ -118,6 +119,9 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they can veto proposals."""
+    layers: Sequence[Layer]
+    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`, and
+    those for lasting memory if it remembers (`REMEMBERING`). Sub-agents have them too."""
     checkpoints: bool
     """Whether to save files before the agent changes them, so they can be restored; off by default."""
     memory: bool | Literal["tool"]
@@ -342,6 +346,8 @@ class Assembly:
         chosen["fields"] = self._control_fields(settings, answer)
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
+        if (layers := options.get("layers")) is not None:
+            chosen["layers"] = layers
         if isinstance(thinking := options.get("thinking"), Mapping):
             chosen["thinking"] = thinking
         frame = self.descent.frame(self.store) if self.descent else None
