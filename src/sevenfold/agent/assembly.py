@@ -50,6 +50,7 @@ from sevenfold.layers.remember.layer import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store, StoredText
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
+from sevenfold.providers.registry import profile_through, provider_for
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
@@ -173,7 +174,8 @@ class Assembly:
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use; None if there are none."""
         try:
-            self.profile = factory.profile_for(self.store, model, client)
+            listed = factory.profile_for(self.store, model, client)
+            self.profile = profile_through(provider_for(model), listed)
             if descent is not None:
                 settings = SubSettings(self.store.settings, descent, self.profile)
                 self.store = replace(self.store, settings=settings)

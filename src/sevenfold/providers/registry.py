@@ -10,10 +10,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.mapped import mapped, mapped_async, unwrapped
 from sevenfold.providers.offline import Job, Offline
 from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
@@ -43,11 +46,20 @@ def wires() -> tuple[str, ...]:
 
 def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
     """The provider that builds the requests; raises `InputError` if the given client uses another API than ``wire``."""
+    given = unwrapped(given)
     known = [one for one in _providers if given is not None and one.recognises(given)]
     chosen = choose(known or _providers, model, wire)
     if wire not in (None, chosen.name):
         raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
     return chosen.behind(given)
+
+
+def profile_through(provider: Provider, profile: Profile) -> Profile:
+    """The profile of a model as used through this provider, whose window counts if it names another."""
+    served = provider.profile(profile)
+    if served.window != profile.window and served.window_source == profile.window_source:
+        return replace(served, window_source="provider")
+    return served
 
 
 def is_offline(model: str) -> bool:
@@ -62,21 +74,26 @@ def client_for(
 
     ``jobs`` are functions that produce the offline model's answers, by the source of a call.
     """
-    return _answering(model, wire, jobs).client(wire=wire) if given is None else client_of(given, wire)
+    if given is None:
+        provider = _answering(model, wire, jobs)
+        return mapped(provider.client(wire=wire), provider, model)
+    return mapped(client_of(given, wire), provider_for(model, given, wire), model)
 
 
 def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
     """A client for this model that avoids loading an SDK if possible, for commands that are started often."""
-    return _answering(model, None, jobs).quick_client(os.environ)
+    provider = _answering(model, None, jobs)
+    return mapped(provider.quick_client(os.environ), provider, model)
 
 
 def async_client_for(
     model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
 ) -> AsyncClient:
     """Like `client_for`, for asyncio."""
-    if given is not None:
-        return async_client_of(given, wire)
-    return _answering(model, wire, jobs).async_client(wire=wire)
+    if given is None:
+        provider = _answering(model, wire, jobs)
+        return mapped_async(provider.async_client(wire=wire), provider, model)
+    return mapped_async(async_client_of(given, wire), provider_for(model, given, wire), model)
 
 
 def client_of(given: Any, wire: str | None = None) -> Client:

@@ -36,7 +36,7 @@ from sevenfold.providers.anthropic import ANTHROPIC
 from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
-from sevenfold.providers.registry import address_for, client_of, provider_for
+from sevenfold.providers.registry import address_for, client_of, profile_through, provider_for
 from sevenfold.recall import meaning
 from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
@@ -409,7 +409,8 @@ def _conversation(
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
-    profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
+    provider = provider_for(model, options.get("client"), options.get("wire"))
+    profile = profile_through(provider, profile)
     folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
     memory, user_memory = (memory_in(folder, clock) if folder else None for folder in folders)
     services = Services(
