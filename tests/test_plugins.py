@@ -11,6 +11,8 @@ import pytest
 
 import sevenfold
 from sevenfold.cli.main import main
+from sevenfold.errors import InputError
+from sevenfold.layers.ladder import STANDARD
 from sevenfold.providers import registry
 
 PROVIDER = """
@@ -39,6 +41,17 @@ def run(options):
     print(f"Hello, {options.name}.")
     return 3
 '''
+
+LAYER = """
+class Quiet:
+    name = "quiet"
+
+    def on(self, settings):
+        return True
+
+    def on_tool_results(self, c, results):
+        return results
+"""
 
 Install = Callable[[str, str, str], None]
 
@@ -129,3 +142,30 @@ def test_a_broken_command_is_one_line_and_the_others_work(
     assert "the command greet cannot be loaded" in capsys.readouterr().err
     assert main([]) == 0
     assert main(["config", "--json"]) == 0
+
+
+@pytest.mark.spec("S26.5")
+def test_a_layer_of_an_installed_package_is_chosen_by_its_name(install: Install):
+    install("quieting", LAYER, "[sevenfold.layers]\nquiet = quieting:Quiet\n")
+    with sevenfold.Session.in_memory(model="offline", layers=["quiet", *STANDARD]) as session:
+        assert [layer.name for layer in session.conversation.ladder.layers][:2] == ["quiet", "offload"]
+    with sevenfold.Agent("offline", layers=["quiet", *STANDARD], tools=[]) as agent:
+        assert agent.assembly.conversation.ladder.layers[0].name == "quiet"
+
+
+@pytest.mark.spec("S26.5")
+@pytest.mark.parametrize("code", ["raise RuntimeError('half installed')", "Quiet = dict"])
+def test_a_broken_layer_costs_one_warning_and_is_left_out(
+    install: Install, caplog: pytest.LogCaptureFixture, code: str
+):
+    install("quieting", code, "[sevenfold.layers]\nquiet = quieting:Quiet\n")
+    with sevenfold.Session.in_memory(model="offline", layers=["quiet", *STANDARD]) as session:
+        assert session.conversation.ladder.layers == STANDARD
+    (warning,) = caplog.messages
+    assert "the plugin quiet (sevenfold.layers) of the package quieting is left out" in warning
+
+
+@pytest.mark.spec("S26.5")
+def test_a_layer_that_nobody_brings_is_an_error_that_names_it():
+    with pytest.raises(InputError, match="layers has the name 'lost', and no installed package brings"):
+        sevenfold.Session.in_memory(model="offline", layers=["lost"])

@@ -1,5 +1,6 @@
 """What other packages add to the engine: entry points in their metadata.
 
+    sevenfold.layers      a layer, or a class of layers, by the name it is chosen with
     sevenfold.providers   a `Provider`, or a function that makes one
     sevenfold.stores      a function that makes a store from its URL, by the scheme
     sevenfold.commands    a module with `arguments` and `run`, by the command's name
@@ -18,6 +19,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+LAYERS = "sevenfold.layers"
 PROVIDERS = "sevenfold.providers"
 COMMANDS = "sevenfold.commands"
 

@@ -120,7 +120,7 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they can veto proposals."""
-    layers: Sequence[Layer]
+    layers: Sequence[Layer | str]
     """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`, and
     those for lasting memory if it remembers (`REMEMBERING`). Sub-agents have them too."""
     checkpoints: bool

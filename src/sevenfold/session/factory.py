@@ -47,6 +47,7 @@ from sevenfold.record.log import Place
 from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
+from sevenfold.session import named_layers
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
@@ -149,8 +150,10 @@ class Options(TypedDict, total=False):
     """`Hooks`, or `AsyncHooks` for an `AsyncSession`."""
     memory: bool
     """Whether to remember lasting facts across sessions and recall them; off by default."""
-    layers: Sequence[Layer]
-    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`."""
+    layers: Sequence[Layer | str]
+    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`.
+
+    A name stands for a layer that an installed package brings."""
 
 
 class OpenOptions(Options, total=False):
@@ -439,7 +442,7 @@ def _conversation(
         _request_options(profile, options),
         profile,
         services,
-        Ladder(layers) if layers is not None else usual,
+        Ladder(named_layers.resolved(layers)) if layers is not None else usual,
         frame,
     )
     if store.branch and not store.fresh:
