@@ -10,7 +10,7 @@ import pytest
 from sevenfold.conversation.layer import Instead
 from sevenfold.layers.ladder import STANDARD
 from sevenfold.record import blocks
-from sevenfold.record.decisions import Shown
+from sevenfold.record.decisions import ShownResult
 from tests.agent.working import agent, async_agent, model_of, results, use
 
 
@@ -57,7 +57,7 @@ def test_an_async_agent_takes_layers_too():
         async with async_agent(STEPS, tools=[count], layers=LAYERS) as counting:
             await counting.run("Count.")
             log = counting.assembly.conversation.transcript.log
-            assert [made.layer for _, made in log.decisions(Shown)] == ["brief"]
+            assert [made.layer for _, made in log.decisions(ShownResult)] == ["brief"]
 
     asyncio.run(work())
 

@@ -14,7 +14,7 @@ from sevenfold.errors import TranscriptFull
 from sevenfold.events import Acted, Event, Proposed, Veto
 from sevenfold.layers.ladder import STANDARD
 from sevenfold.record import blocks
-from sevenfold.record.decisions import MicrocompactMetadata, Shown
+from sevenfold.record.decisions import MicrocompactMetadata, ShownResult
 from sevenfold.stores.memory import MemoryLog
 from tests.session.holding import calls, scripted
 
@@ -86,8 +86,8 @@ def sent(session: sevenfold.Session) -> str:
     return session.at().decode()
 
 
-def decisions(session: sevenfold.Session) -> list[Shown]:
-    return [made for _, made in session.conversation.transcript.log.decisions(Shown)]
+def decisions(session: sevenfold.Session) -> list[ShownResult]:
+    return [made for _, made in session.conversation.transcript.log.decisions(ShownResult)]
 
 
 @pytest.mark.spec("S26.1")

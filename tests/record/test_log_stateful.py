@@ -27,7 +27,7 @@ from sevenfold.record.decisions import (
     Offloaded,
     Rewound,
     Segment,
-    Shown,
+    ShownResult,
     Snip,
     Undone,
 )
@@ -136,7 +136,7 @@ class Transcripts(RuleBasedStateMachine):
     def a_layer_shows_something_else(self, which: int, size: int) -> None:
         name = self.calls[which % len(self.calls)]
         content = Raw(b'"%s"' % (b"s" * size))
-        made = self.script.decide(Shown(tool_use_id=name, content=content, layer="shortener"))
+        made = self.script.decide(ShownResult(tool_use_id=name, content=content, layer="shortener"))
         self.decisions.append(made.id)
 
     @precondition(lambda self: self.script.view.items)

@@ -23,7 +23,7 @@ from sevenfold.record.decisions import (
     Pinned,
     Request,
     Rewound,
-    Shown,
+    ShownResult,
     Snip,
     Undone,
 )
@@ -76,7 +76,7 @@ class Past(Struct, frozen=True):
     prompt_usd: float | None
     """The part of ``usd`` that the prompt cost."""
     model: str
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownResult, ...] = ()
     """What layers showed in it in place of tool results, oldest first."""
 
 
@@ -228,7 +228,7 @@ def _rebuilt(log: Log, position: int, made: Request) -> Past:
             "by a purge or by another program"
         )
     usage, model = _answer(log, position, made)
-    decided = (decision for decision in view.decisions() if isinstance(decision, Shown))
+    decided = (decision for decision in view.decisions() if isinstance(decision, ShownResult))
     shown = tuple(decision for decision in decided if decision.id not in view.undone)
     if usage is None:
         return Past(made, body.raw, None, None, None, epoch.model, shown)

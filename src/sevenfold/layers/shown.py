@@ -16,14 +16,14 @@ from sevenfold.errors import TranscriptError
 from sevenfold.events import Proposed
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.decisions import Shown
+from sevenfold.record.decisions import ShownResult
 from sevenfold.record.weight import measure
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
-class Change(Struct, frozen=True):
+class ChangedResult(Struct, frozen=True):
     """One result as a layer shows it; no listener refused."""
 
     before: Block
@@ -31,10 +31,12 @@ class Change(Struct, frozen=True):
     proposed: Proposed
 
 
-def changes(c: Conversation, layers: Sequence[TakesResults], results: Sequence[Block]) -> list[Change]:
+def changes(
+    c: Conversation, layers: Sequence[TakesResults], results: Sequence[Block]
+) -> list[ChangedResult]:
     """What the layers change in these results, in order; each layer is given what the one before it shows."""
     current = {block.id: block for block in results}
-    changed: list[Change] = []
+    changed: list[ChangedResult] = []
     for layer in layers:
         if not layer.on(c.settings):
             continue
@@ -46,14 +48,14 @@ def changes(c: Conversation, layers: Sequence[TakesResults], results: Sequence[B
     return changed
 
 
-def record(c: Conversation, changed: Sequence[Change]) -> None:
+def record(c: Conversation, changed: Sequence[ChangedResult]) -> None:
     """Record the changes of results that have been recorded; where that fails, the result itself is sent."""
     for change in changed:
         proposed = change.proposed
         content = Raw(blocks.encode_json(_content(change.after)))
         try:
             decision = c.transcript.decide(
-                Shown(
+                ShownResult(
                     tool_use_id=change.after.id,
                     content=content,
                     layer=proposed.layer,
@@ -69,7 +71,7 @@ def record(c: Conversation, changed: Sequence[Change]) -> None:
 
 def _change(
     c: Conversation, layer: str, current: dict[str, Block], returned: Block | Instead
-) -> Change | None:
+) -> ChangedResult | None:
     """What a layer changes with one of the blocks it returned; None if nothing."""
     after = returned.block if isinstance(returned, Instead) else returned
     before = current.get(after.id)
@@ -87,7 +89,7 @@ def _change(
         tokens=max(0, _tokens(c, before) - _tokens(c, after)),
         targets=(after.id,),
     )
-    return Change(before, after, proposed)
+    return ChangedResult(before, after, proposed)
 
 
 def _content(block: Block) -> object:

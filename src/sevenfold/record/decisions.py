@@ -260,7 +260,7 @@ class Offloaded(Own, frozen=True, tag="offload"):
     sha256: str
 
 
-class Shown(Own, frozen=True, tag="shown"):
+class ShownResult(Own, frozen=True, tag="shown"):
     """A layer shows other content in place of a tool result; the result itself stays as it was recorded.
 
     Written before the result is first sent, and undoable. Reading it needs nothing of the layer that wrote it.
@@ -411,7 +411,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 
 _Requests = Epoch | Amended | Request | Billed
 _Compactions = Carry | Commit | Signed
-_Changes = Offloaded | Shown | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
+_Changes = Offloaded | ShownResult | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
 _Marks = Forked | NotesMark | Remembered | AgentStart | AgentEnd
 OwnDecision = _Requests | _Compactions | _Changes | _Marks
 

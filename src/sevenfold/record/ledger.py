@@ -21,7 +21,7 @@ from sevenfold.record.decisions import (
     Offloaded,
     OwnDecision,
     Pinned,
-    Shown,
+    ShownResult,
     Signed,
     Snip,
     Undone,
@@ -49,7 +49,7 @@ class Replacement(Struct, frozen=True):
     words_only: bool = False
     """Images and documents in the result stay."""
     content: Raw | None = None
-    """Shown by a layer instead of ``text``, until the result is cleared or offloaded."""
+    """ShownResult by a layer instead of ``text``, until the result is cleared or offloaded."""
 
     def instead_of(self, block: Block) -> Block:
         """The tool result as it is shown."""
@@ -110,7 +110,7 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Whether the view must be rebuilt after this decision."""
-    return isinstance(what, Offloaded | Shown | Pinned | Signed | Snip | Fold | Undone) or (
+    return isinstance(what, Offloaded | ShownResult | Pinned | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
 
@@ -158,7 +158,7 @@ class Ledger:
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
                     offloaded = Replacement(name, preview, made.seq, words_only=True)
                     found.results.setdefault(call, []).append(offloaded)
-                case Shown(id=name, tool_use_id=call, content=content):
+                case ShownResult(id=name, tool_use_id=call, content=content):
                     shown = Replacement(name, "", made.seq, content=content)
                     found.results.setdefault(call, []).append(shown)
                 case Pinned(calls=calls, record=record):

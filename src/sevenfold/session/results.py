@@ -15,7 +15,7 @@ from sevenfold.conversation.request import Pending
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.providers.provider import Provider, Put
-from sevenfold.record.decisions import Shown, Why
+from sevenfold.record.decisions import ShownResult, Why
 
 EXTRAS = ("extra_body", "extra_headers")
 """Arguments that can be accessed even if absent, so that a caller can always pass them on by name."""
@@ -88,7 +88,7 @@ class Explanation(Struct, frozen=True):
     """The actual cost of its prompt."""
     usd: float | None
     """The actual cost including its answer."""
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownResult, ...] = ()
     """What layers showed in it in place of tool results, with their reasons; `Session.undo` takes the ids."""
 
 
