@@ -150,8 +150,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: str = ""
     """Where the prices come from, if not from the provider's current pages."""
     window: int = DEFAULT_WINDOW
-    window_source: Literal["suffix", "listing", "table", "family", "default"] = "default"
-    """Where the window is from; `family`: models with such names usually have it; `default`: it is unknown."""
+    window_source: Literal["suffix", "listing", "provider", "table", "family", "default"] = "default"
+    """Where the window is from; `provider`: the API it is used through says so; `family`: models with such names
+    usually have it; `default`: it is unknown."""
     economic_window: int | None = None
     """The prompt size beyond which the price rises so much that staying below it is worth a compaction."""
     prices: tuple[Price, ...] = ()

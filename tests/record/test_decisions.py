@@ -272,7 +272,8 @@ def test_a_size_measured_while_a_compaction_was_undone_is_not_used_once_that_is_
     script.decide(Undone(decision=boundary))
     script.model(answer("going on", id="m3", prompt=5_000))
     script.decide(Undone(decision=boundary, redo=True))
-    assert script.view.layout.anchor is None
+    anchor = script.view.layout.anchor
+    assert anchor is None
     script.user([blocks.text("and then")])
     script.model(answer("well", id="m4", prompt=700))
     assert script.view.layout.anchor is not None

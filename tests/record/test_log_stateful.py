@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import Raw
 
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.resume import fold, resume
@@ -26,6 +27,7 @@ from sevenfold.record.decisions import (
     Offloaded,
     Rewound,
     Segment,
+    ShownResult,
     Snip,
     Undone,
 )
@@ -128,6 +130,14 @@ class Transcripts(RuleBasedStateMachine):
         name = self.calls[which % len(self.calls)]
         made = Offloaded(tool_use_id=name, preview=f"preview of {name}", path="p", size=1, sha256="")
         self.script.decide(made)
+
+    @precondition(lambda self: self.calls)
+    @rule(which=NUMBERS, size=st.integers(0, 40))
+    def a_layer_shows_something_else(self, which: int, size: int) -> None:
+        name = self.calls[which % len(self.calls)]
+        content = Raw(b'"%s"' % (b"s" * size))
+        made = self.script.decide(ShownResult(tool_use_id=name, content=content, layer="shortener"))
+        self.decisions.append(made.id)
 
     @precondition(lambda self: self.script.view.items)
     @rule(first=NUMBERS, length=st.integers(0, 4), summary=st.sampled_from(["", "what happened"]))

@@ -233,6 +233,7 @@ class Agent(_BaseAgent):
         guidance           additional guidance for the model, added to the standard prompt
         settings           settings that override files and environment, or a source of all settings
         listen             functions called with every event of the engine; they can veto proposals
+        layers             what keeps it within the window, cheapest first; by default those a session has
         thinking           shown, hidden or off; or the request field of that name
         source             on whose behalf requests are made: main, or sdk for a program's own
         clock              provides the time

@@ -42,6 +42,7 @@ from sevenfold.conversation.controls import ThinkingChoice, answer_limit, contro
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
+from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, TranscriptError
@@ -50,6 +51,7 @@ from sevenfold.layers.remember.layer import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store, StoredText
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
+from sevenfold.providers.registry import profile_through, provider_for
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
@@ -119,6 +121,9 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they can veto proposals."""
+    layers: Sequence[Layer | str]
+    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`, and
+    those for lasting memory if it remembers (`REMEMBERING`). Sub-agents have them too."""
     checkpoints: bool
     """Whether to save files before the agent changes them, so they can be restored; off by default."""
     memory: bool | Literal["tool"]
@@ -170,7 +175,8 @@ class Assembly:
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use; None if there are none."""
         try:
-            self.profile = factory.profile_for(self.store, model, client)
+            listed = factory.profile_for(self.store, model, client)
+            self.profile = profile_through(provider_for(model), listed)
             if descent is not None:
                 settings = SubSettings(self.store.settings, descent, self.profile)
                 self.store = replace(self.store, settings=settings)
@@ -348,6 +354,8 @@ class Assembly:
         chosen["fields"] = self._control_fields(settings, answer)
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
+        if (layers := options.get("layers")) is not None:
+            chosen["layers"] = layers
         if isinstance(thinking := options.get("thinking"), Mapping):
             chosen["thinking"] = thinking
         frame = self.descent.frame(self.store) if self.descent else None

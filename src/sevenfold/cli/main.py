@@ -23,7 +23,9 @@ from types import ModuleType
 
 import sevenfold as package
 from sevenfold.cli.text import complain, one_line
-from sevenfold.errors import NotAuthenticated, NotPermitted, UserError
+from sevenfold.errors import InputError, NotAuthenticated, NotPermitted, UserError
+from sevenfold.plugins import COMMANDS as PLUGIN_COMMANDS
+from sevenfold.plugins import plugins
 
 COMMANDS = {
     "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
@@ -105,8 +107,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _module(name: str) -> ModuleType:
     """Import the module of a command."""
+    if name not in COMMANDS:
+        return _plugin(name)
     module = "chat.command" if name == "chat" else name.replace("-", "_")
     return import_module(f"sevenfold.cli.{module}")
+
+
+def _plugin(name: str) -> ModuleType:
+    """Import the module of a command that another package brings."""
+    for plugin in plugins(PLUGIN_COMMANDS, name):
+        module: ModuleType | None = plugin.load()
+        if module is None:
+            continue
+        if callable(getattr(module, "arguments", None)) and callable(getattr(module, "run", None)):
+            return module
+        plugin.warn("a command needs the functions arguments and run")
+    raise InputError(f"the command {name} cannot be loaded; 'sevenfold --help' lists the commands")
 
 
 def _discard_output() -> None:
@@ -120,6 +136,14 @@ def parser(called: str) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="sevenfold", description=package.__doc__, epilog=epilog)
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
+    if called not in COMMANDS:
+        if called and plugins(PLUGIN_COMMANDS, called):
+            module = _plugin(called)
+            module.arguments(commands.add_parser(called, description=module.__doc__))
+            return top
+        for plugin in plugins(PLUGIN_COMMANDS):
+            # Its own description would have to be imported.
+            commands.add_parser(plugin.name, help=f"a command of the package {plugin.package}")
     for name in [called] if called in COMMANDS else COMMANDS:
         form = argparse.RawDescriptionHelpFormatter
         command = commands.add_parser(name, help=COMMANDS[name], formatter_class=form)

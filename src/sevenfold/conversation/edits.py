@@ -26,6 +26,7 @@ from sevenfold.record.decisions import (
     Pin,
     Pinned,
     Rewound,
+    ShownResult,
     Snip,
     Undone,
 )
@@ -40,7 +41,7 @@ from sevenfold.request.frame import Frame
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
-Undoable = Clearing | Snip | Fold | Epoch
+Undoable = Clearing | ShownResult | Snip | Fold | Epoch
 CLEARED = "clear"
 """The reason of an epoch that was opened to clear content."""
 IMPORTED = "imported_"
@@ -353,7 +354,7 @@ def _is_decision(made: Undoable) -> bool:
 
 def _partner(view: View, made: Undoable) -> list[str]:
     """The id of the epoch opened together with a decision, in a list; empty if there is none."""
-    if isinstance(made, Epoch):
+    if isinstance(made, Epoch | ShownResult):
         return []
     before = next((earlier for earlier, one in pairwise(view.decisions()) if one is made), None)
     return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []

@@ -15,7 +15,18 @@ from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import AgentEnd, Billed, Epoch, Fold, Pinned, Request, Rewound, Snip, Undone
+from sevenfold.record.decisions import (
+    AgentEnd,
+    Billed,
+    Epoch,
+    Fold,
+    Pinned,
+    Request,
+    Rewound,
+    ShownResult,
+    Snip,
+    Undone,
+)
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View
@@ -65,6 +76,8 @@ class Past(Struct, frozen=True):
     prompt_usd: float | None
     """The part of ``usd`` that the prompt cost."""
     model: str
+    shown: tuple[ShownResult, ...] = ()
+    """What layers showed in it in place of tool results, oldest first."""
 
 
 def past(log: Log, number: int) -> Past:
@@ -219,11 +232,13 @@ def _rebuilt(log: Log, position: int, made: Request) -> Past:
             "by a purge or by another program"
         )
     usage, model = _answer(log, position, made)
+    decided = (decision for decision in view.decisions() if isinstance(decision, ShownResult))
+    shown = tuple(decision for decision in decided if decision.id not in view.undone)
     if usage is None:
-        return Past(made, body.raw, None, None, None, epoch.model)
+        return Past(made, body.raw, None, None, None, epoch.model, shown)
     profile = find(model)
     prompt = replace(usage, output_tokens=0, iterations=())
-    return Past(made, body.raw, usage, usage.cost(profile), prompt.cost(profile), epoch.model)
+    return Past(made, body.raw, usage, usage.cost(profile), prompt.cost(profile), epoch.model, shown)
 
 
 def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | None:

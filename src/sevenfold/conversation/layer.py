@@ -34,6 +34,15 @@ class Offer(Struct, frozen=True):
     """Whether the layer must act now, even if a cheaper one would be enough."""
 
 
+class Instead(Struct, frozen=True):
+    """What a layer shows in place of a tool result."""
+
+    block: Block
+    """The tool result as it should be sent; only its content counts."""
+    reason: str
+    """Why, in one sentence; `why` and the listeners are told."""
+
+
 class TooFull(Struct, frozen=True):
     """Our own refusal: the next request is over the blocking limit."""
 
@@ -81,10 +90,13 @@ class Proposes(Layer, Protocol):
 
 @runtime_checkable
 class TakesResults(Layer, Protocol):
-    """Can change tool results before they are recorded."""
+    """Can show other content in place of new tool results, which are recorded as they are."""
 
-    def on_tool_results(self, c: Conversation, results: Sequence[Block]) -> Sequence[Block]:
-        """Return the results as they should be recorded."""
+    def on_tool_results(self, c: Conversation, results: Sequence[Block]) -> Sequence[Block | Instead]:
+        """Return the results as they should be sent; each change is a decision of its own, which can be undone.
+
+        A result left out of what is returned is sent unchanged.
+        """
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from sevenfold.errors import ResultMissing
 from sevenfold.ports import Results
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.decisions import Offloaded, Purged
+from sevenfold.record.decisions import Offloaded, Purged, ShownResult
 from sevenfold.record.entries import Clearing, Stored
 
 
@@ -84,8 +84,15 @@ class Finder:
 
     def _stored(self, reference: str) -> Stored | str | None:
         """Where the full content of a result is: its place on disk, or the call it answers; None if unknown."""
-        for made in self._transcript.view.decisions():
+        decisions = self._transcript.view.decisions()
+        shown_by_layers = {made.tool_use_id for made in decisions if isinstance(made, ShownResult)}
+        for made in decisions:
             match made:
+                case ShownResult(id=decision, tool_use_id=call) if decision == reference:
+                    return self._stored(call) or call
+                case Offloaded(tool_use_id=call) if reference == call and call in shown_by_layers:
+                    # This one has what the layer showed; the record has the tool's own result.
+                    continue
                 case Offloaded():
                     place = Stored(made.path, made.size, made.sha256)
                     if reference in (made.id, made.tool_use_id) or (made.path and place.is_at(reference)):

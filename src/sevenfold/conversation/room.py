@@ -269,6 +269,7 @@ class ClearableResults:
         self._kinds = kinds
         self._view: View | None = None
         self._version = (0, 0)
+        self._shown_by_layers: set[str] = set()
         self._forget()
 
     def follow(self, view: View) -> None:
@@ -276,6 +277,7 @@ class ClearableResults:
         if view is not self._view or view.version != self._version:
             self._view, self._version = view, view.version
             self._forget()
+            self._shown_by_layers = view.shown_by_layers()
         for item in view.items_from(self._seen):
             self._take(item, self._seen)
             self._seen += 1
@@ -310,7 +312,9 @@ class ClearableResults:
 
     def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or said is None or not blocks.is_unchanged(block, said):
+        if cleared or said is None:
+            return
+        if not blocks.is_unchanged(block, said) and block.id not in self._shown_by_layers:
             # A preview that replaced a result is final.
             return
         body = block.body()

@@ -12,6 +12,7 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Layer, Offer, TooFull
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
+from sevenfold.layers import shown
 from sevenfold.layers.clear.layer import Clear
 from sevenfold.layers.compact.layer import Compact
 from sevenfold.layers.dream.layer import Dream
@@ -83,14 +84,13 @@ class Ladder:
         return any(layer.on(c.settings) and layer.suffices(c) for layer in self._suffices)
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
-        """Record tool results, after the layers that want to change them have done so."""
-        for layer in self._takes:
-            if layer.on(c.settings):
-                results = layer.on_tool_results(c, results)
+        """Record tool results as they are, then what the layers show in place of them."""
+        changes = shown.changes(c, self._takes, results)
         if self._admits is None:
             c.transcript.user(results)
         else:
             self._admits.admit(c, results)
+        shown.record(c, changes)
 
     def freeze(self, c: Conversation) -> None:
         """Decide how to send each result that no request has contained yet."""

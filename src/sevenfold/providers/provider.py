@@ -53,7 +53,7 @@ class Provider:
         return profile.wire == self.name
 
     def profile(self, profile: Profile) -> Profile:
-        """The profile of a model as used through this API."""
+        """The profile of a model as used through this API, for example with another window."""
         return replace(profile, wire=self.name)
 
     # -- clients ---------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Provider:
         return reader.reply(request_id)
 
     def error(self, error: Exception, model: str = "") -> ModelError | None:
-        """Our error for an exception of the API's SDK; None for any other exception."""
+        """Our error for an exception of the API's SDK, whoever's client raised it; None for any other exception."""
         return None
 
 

@@ -10,10 +10,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from sevenfold.errors import InputError, ModelError
+from sevenfold.plugins import PROVIDERS, Plugin, plugins
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.profiles import Profile
+from sevenfold.profiles import Profile, find
 from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.mapped import mapped, mapped_async, unwrapped
 from sevenfold.providers.offline import Job, Offline
 from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
@@ -21,7 +25,10 @@ from sevenfold.providers.reader import Fields
 
 OFFLINE = Offline()
 """The provider that answers if no other is configured."""
-_providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
+_BUILT_IN: tuple[Provider, ...] = (MESSAGES, CHAT, RESPONSES)
+_providers: list[Provider] = [*_BUILT_IN]
+_plugins_loaded: list[bool] = []
+"""Not empty once the providers of other packages have been looked for."""
 
 
 def register(provider: Provider) -> None:
@@ -38,16 +45,26 @@ def providers() -> tuple[Provider, ...]:
 
 def wires() -> tuple[str, ...]:
     """The names of the APIs for which a session's requests can be built."""
+    _load_plugins()
     return tuple(one.name for one in _providers)
 
 
 def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
     """The provider that builds the requests; raises `InputError` if the given client uses another API than ``wire``."""
-    known = [one for one in _providers if given is not None and one.recognises(given)]
-    chosen = choose(known or _providers, model, wire)
+    given = unwrapped(given)
+    known = _recognised(given) if given is not None else []
+    chosen = choose(known or _candidates(model, wire), model, wire)
     if wire not in (None, chosen.name):
         raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
     return chosen.behind(given)
+
+
+def profile_through(provider: Provider, profile: Profile) -> Profile:
+    """The profile of a model as used through this provider, whose window counts if it names another."""
+    served = provider.profile(profile)
+    if served.window != profile.window and served.window_source == profile.window_source:
+        return replace(served, window_source="provider")
+    return served
 
 
 def is_offline(model: str) -> bool:
@@ -62,21 +79,26 @@ def client_for(
 
     ``jobs`` are functions that produce the offline model's answers, by the source of a call.
     """
-    return _answering(model, wire, jobs).client(wire=wire) if given is None else client_of(given, wire)
+    if given is None:
+        provider = _answering(model, wire, jobs)
+        return mapped(provider.client(wire=wire), provider, model)
+    return mapped(client_of(given, wire), provider_for(model, given, wire), model)
 
 
 def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
     """A client for this model that avoids loading an SDK if possible, for commands that are started often."""
-    return _answering(model, None, jobs).quick_client(os.environ)
+    provider = _answering(model, None, jobs)
+    return mapped(provider.quick_client(os.environ), provider, model)
 
 
 def async_client_for(
     model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
 ) -> AsyncClient:
     """Like `client_for`, for asyncio."""
-    if given is not None:
-        return async_client_of(given, wire)
-    return _answering(model, wire, jobs).async_client(wire=wire)
+    if given is None:
+        provider = _answering(model, wire, jobs)
+        return mapped_async(provider.async_client(wire=wire), provider, model)
+    return mapped_async(async_client_of(given, wire), provider_for(model, given, wire), model)
 
 
 def client_of(given: Any, wire: str | None = None) -> Client:
@@ -93,7 +115,7 @@ def async_client_of(given: Any, wire: str | None = None) -> AsyncClient:
 
 def address_for(model: str, wire: str | None = None) -> str:
     """The server address that would be used for this model."""
-    return choose(_providers, model, wire).address(os.environ)
+    return choose(_candidates(model, wire), model, wire).address(os.environ)
 
 
 def claiming(fields: Fields, *, event: bool) -> Provider | None:
@@ -112,14 +134,70 @@ def error_of(error: Exception, profile: Profile) -> ModelError | None:
     return None
 
 
+def _recognised(client: object) -> list[Provider]:
+    """The providers that know this client; those of other packages are looked for if none of ours does."""
+    known = [provider for provider in _providers if provider.recognises(client)]
+    if known or _asks(client):
+        return known
+    _load_plugins()
+    return [provider for provider in _providers if provider.recognises(client)]
+
+
+def _candidates(model: str, wire: str | None) -> list[Provider]:
+    """The providers to choose from; those of other packages are looked for if ours know neither model nor API."""
+    ours = any(provider.name == wire for provider in _providers) or (wire is None and _serves(model))
+    if not ours:
+        _load_plugins()
+    return _providers
+
+
+def _serves(model: str) -> bool:
+    """Whether the model is ours, or one that a registered provider asks for."""
+    profile = find(model)
+    others = (provider for provider in _providers if provider not in _BUILT_IN)
+    return profile.known or model == OFFLINE.name or any(provider.serves(profile) for provider in others)
+
+
+def _load_plugins() -> None:
+    """Add the providers that installed packages bring: before ours, after those that the program registered."""
+    if _plugins_loaded:
+        return
+    _plugins_loaded.append(True)
+    for plugin in plugins(PROVIDERS):
+        provider = _made(plugin)
+        if provider is None:
+            continue
+        if any(known.name == provider.name for known in _providers):
+            plugin.warn(f"there is a provider of the name {provider.name!r} already")
+            continue
+        place = next((at for at, known in enumerate(_providers) if known in _BUILT_IN), 0)
+        _providers.insert(place, provider)
+
+
+def _made(plugin: Plugin) -> Provider | None:
+    """The provider that a plugin names or makes; None, and a warning, if it is none."""
+    made = plugin.load()
+    if made is None:
+        return None
+    try:
+        provider = made if isinstance(made, Provider) else made()
+    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
+        plugin.warn(f"{type(error).__name__}: {error}")
+        return None
+    if not isinstance(provider, Provider) or not provider.name:
+        plugin.warn(f"it is a {type(provider).__name__}, not a Provider with a name")
+        return None
+    return provider
+
+
 def _answering(model: str, wire: str | None, jobs: Mapping[str, Job] = {}) -> Provider:
-    chosen = choose(_providers, model, wire)
+    chosen = choose(_candidates(model, wire), model, wire)
     configured = model != OFFLINE.name and chosen.configured(os.environ)
     return chosen if configured else Offline(jobs)
 
 
 def _recognising(given: Any, wire: str | None) -> Provider:
-    known = [one for one in _providers if one.recognises(given)]
+    known = _recognised(given)
     if not known:
         raise InputError(
             f"a {type(given).__name__} cannot be asked; give a client of the anthropic or openai package, "

@@ -272,6 +272,19 @@ class Offloaded(Own, frozen=True, tag="offload"):
     sha256: str
 
 
+class ShownResult(Own, frozen=True, tag="shown"):
+    """A layer shows other content in place of a tool result; the result itself stays as it was recorded.
+
+    Written before the result is first sent, and undoable. Reading it needs nothing of the layer that wrote it.
+    """
+
+    tool_use_id: str
+    content: Raw
+    """The content of the tool result that is sent, as JSON."""
+    layer: str
+    reason: str = ""
+
+
 class Keep(Own, frozen=True, tag="keep"):
     """Tool results that were checked and are permanently left unchanged."""
 
@@ -421,7 +434,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 
 _Requests = Epoch | Amended | Request | Billed
 _Compactions = Carry | Commit | Signed
-_Changes = Offloaded | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
+_Changes = Offloaded | ShownResult | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
 _Marks = Forked | NotesMark | Remembered | Remarked | AgentStart | AgentEnd
 OwnDecision = _Requests | _Compactions | _Changes | _Marks
 

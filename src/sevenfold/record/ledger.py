@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pinned, Signed, Snip, Undone
+from sevenfold.record.decisions import (
+    Epoch,
+    Fold,
+    Offloaded,
+    OwnDecision,
+    Pinned,
+    ShownResult,
+    Signed,
+    Snip,
+    Undone,
+)
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, total
@@ -31,16 +41,20 @@ class Fate(Struct, frozen=True):
 
 
 class Replacement(Struct, frozen=True):
-    """A text shown in place of a tool result; results recorded after the decision are not replaced."""
+    """What is shown in place of a tool result; results recorded after the decision are not replaced."""
 
     decision: str
     text: str
     seq: int
     words_only: bool = False
     """Images and documents in the result stay."""
+    content: Raw | None = None
+    """ShownResult by a layer instead of ``text``, until the result is cleared or offloaded."""
 
     def instead_of(self, block: Block) -> Block:
         """The tool result as it is shown."""
+        if self.content is not None:
+            return blocks.with_content(block, self.content)
         replace_content = blocks.with_words if self.words_only else blocks.with_content
         return replace_content(block, self.text)
 
@@ -49,7 +63,7 @@ class Effects(Struct):
     """What is hidden or replaced, and by which decision; computed by `Ledger.effects`."""
 
     results: dict[str, list[Replacement]] = {}
-    """Tool call → its replacements, oldest first: the first that applies is used."""
+    """Tool call → its replacements, oldest first."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
     spans: list[Snip | Fold] = []
@@ -96,7 +110,7 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Whether the view must be rebuilt after this decision."""
-    return isinstance(what, Offloaded | Pinned | Signed | Snip | Fold | Undone) or (
+    return isinstance(what, Offloaded | ShownResult | Pinned | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
 
@@ -144,6 +158,9 @@ class Ledger:
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
                     offloaded = Replacement(name, preview, made.seq, words_only=True)
                     found.results.setdefault(call, []).append(offloaded)
+                case ShownResult(id=name, tool_use_id=call, content=content):
+                    shown = Replacement(name, "", made.seq, content=content)
+                    found.results.setdefault(call, []).append(shown)
                 case Pinned(calls=calls, record=record):
                     found.references = True
                     found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
@@ -273,4 +290,8 @@ def _replacement(block: Block, seq: int, effects: Effects) -> Replacement | None
     """The replacement for a tool result's content; None if there is none."""
     if block.kind != "tool_result" or block.id not in effects.results:
         return None
-    return next((one for one in effects.results[block.id] if seq < one.seq), None)
+    applying = [replacement for replacement in effects.results[block.id] if seq < replacement.seq]
+    final = (replacement for replacement in applying if replacement.content is None)
+    # What a layer shows gives way to a clearing and an offload, whichever came first. Of several layers, each was
+    # given what the one before it shows, so the last counts.
+    return next(final, applying[-1] if applying else None)

@@ -222,6 +222,11 @@ class View:
         """The decisions made on the live branch, in order, including those undone."""
         return self._ledger.holding()
 
+    def shown_by_layers(self) -> set[str]:
+        """The tool calls in whose results a layer shows other content than was recorded."""
+        replacements = self._effects.results.items()
+        return {call for call, several in replacements if any(one.content is not None for one in several)}
+
     def fate(self, uuid: str) -> Fate:
         """Whether the model sees a record, and which decisions hid or trimmed it."""
         place = self.layout.index.get(uuid)

@@ -37,7 +37,7 @@ from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.openai.client import OPENAI
-from sevenfold.providers.registry import address_for, client_of, provider_for
+from sevenfold.providers.registry import address_for, client_of, profile_through, provider_for
 from sevenfold.recall import meaning
 from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
@@ -48,6 +48,7 @@ from sevenfold.record.log import Place
 from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
+from sevenfold.session import named_layers
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
@@ -152,8 +153,10 @@ class Options(TypedDict, total=False):
     """`Hooks`, or `AsyncHooks` for an `AsyncSession`."""
     memory: bool
     """Whether to remember lasting facts across sessions and recall them; off by default."""
-    layers: Sequence[Layer]
-    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`."""
+    layers: Sequence[Layer | str]
+    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`.
+
+    A name stands for a layer that an installed package brings."""
 
 
 class OpenOptions(Options, total=False):
@@ -410,7 +413,8 @@ def _conversation(
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
-    profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
+    provider = provider_for(model, options.get("client"), options.get("wire"))
+    profile = profile_through(provider, profile)
     folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
     memory, user_memory = (memory_in(folder, clock) if folder else None for folder in folders)
     services = Services(
@@ -439,7 +443,7 @@ def _conversation(
         _request_options(profile, options),
         profile,
         services,
-        Ladder(layers) if layers is not None else usual,
+        Ladder(named_layers.resolved(layers)) if layers is not None else usual,
         frame,
     )
     if store.branch and not store.fresh:

@@ -15,7 +15,7 @@ from sevenfold.conversation.request import Pending
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.providers.provider import Provider, Put
-from sevenfold.record.decisions import Why
+from sevenfold.record.decisions import ShownResult, Why
 
 EXTRAS = ("extra_body", "extra_headers")
 """Arguments that can be accessed even if absent, so that a caller can always pass them on by name."""
@@ -88,6 +88,8 @@ class Explanation(Struct, frozen=True):
     """The actual cost of its prompt."""
     usd: float | None
     """The actual cost including its answer."""
+    shown: tuple[ShownResult, ...] = ()
+    """What layers showed in it in place of tool results, with their reasons; `Session.undo` takes the ids."""
 
 
 class Wishes(TypedDict, total=False):
@@ -116,4 +118,5 @@ def explained(past: Past) -> Explanation:
         why.usd if why else None,
         past.prompt_usd,
         past.usd,
+        past.shown,
     )

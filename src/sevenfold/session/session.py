@@ -253,7 +253,7 @@ class Session(SessionBase):
         return self._provider.put(Call(c.past(number).body, cache_key=c.cache_key)).body
 
     def fetch(self, reference: str) -> bytes:
-        """The full content of an offloaded or cleared result, by its call, path or decision."""
+        """The full content of an offloaded, cleared or shortened result, by its call, path or decision."""
         return self.conversation.fetch(reference)
 
     def dry_run(self) -> list[Proposed]:

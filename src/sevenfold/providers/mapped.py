@@ -1,0 +1,106 @@
+"""Clients whose errors are the engine's own, whatever the SDK behind them raises.
+
+The layers act on `PromptTooLong`, the waiting on `RateLimited`, and so on. A provider knows what the exceptions of its
+SDK mean (`Provider.error`), so its clients need not know our errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sevenfold.errors import ModelError
+from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+from sevenfold.providers.models import Lister
+from sevenfold.providers.provider import Provider
+from sevenfold.providers.sdk import SdkProvider
+
+
+def mapped(client: Client, provider: Provider, model: str) -> Client:
+    """The client, with the exceptions of its SDK translated by the provider; as it is if that translates none."""
+    if not _translates(client, provider):
+        return client
+    kind = _ListingClient if isinstance(client, Lister) else _MappedClient
+    return kind(client, provider, model)
+
+
+def mapped_async(client: AsyncClient, provider: Provider, model: str) -> AsyncClient:
+    """Like `mapped`, for asyncio."""
+    if not _translates(client, provider):
+        return client
+    kind = _AsyncListingClient if isinstance(client, Lister) else _AsyncMappedClient
+    return kind(client, provider, model)
+
+
+def unwrapped(client: Any) -> Any:
+    """The client that `mapped` was given, by which its provider is recognised."""
+    return client.inner if isinstance(client, _Mapped) else client
+
+
+def _translates(client: object, provider: Provider) -> bool:
+    # The clients of the built-in providers raise our errors themselves.
+    built_in = (Provider.error, SdkProvider.error)
+    return type(provider).error not in built_in and not isinstance(client, _Mapped)
+
+
+class _Mapped:
+    def __init__(self, inner: Any, provider: Provider, model: str) -> None:
+        self.inner = inner
+        self._provider = provider
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class _MappedClient(_Mapped):
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        try:
+            reply: Reply = self.inner.ask(call, watch)
+        except ModelError:
+            raise
+        except Exception as error:
+            ours = self._provider.error(error, self._model)
+            if ours is None:
+                raise
+            raise ours from error
+        return reply
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class _AsyncMappedClient(_Mapped):
+    async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        try:
+            reply: Reply = await self.inner.ask(call, watch)
+        except ModelError:
+            raise
+        except Exception as error:
+            ours = self._provider.error(error, self._model)
+            if ours is None:
+                raise
+            raise ours from error
+        return reply
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class _Lists(_Mapped):
+    # `Lister` is looked for in the class, where `__getattr__` is not seen.
+    @property
+    def address(self) -> str:
+        address: str = self.inner.address
+        return address
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        listing: bytes = self.inner.listing(model, seconds)
+        return listing
+
+
+class _ListingClient(_Lists, _MappedClient):
+    pass
+
+
+class _AsyncListingClient(_Lists, _AsyncMappedClient):
+    pass

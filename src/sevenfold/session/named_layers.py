@@ -1,0 +1,47 @@
+"""Layers that are chosen by name: those that installed packages bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sevenfold.conversation.layer import Layer
+from sevenfold.errors import InputError
+from sevenfold.plugins import LAYERS, Plugin, plugins
+
+
+def resolved(layers: Sequence[Layer | str]) -> list[Layer]:
+    """The layers, with each name replaced by the layer of that name; one that is broken is left out with a warning."""
+    chosen: list[Layer] = []
+    for layer in layers:
+        if isinstance(layer, str):
+            chosen += _named(layer)
+        else:
+            chosen.append(layer)
+    return chosen
+
+
+def _named(name: str) -> list[Layer]:
+    installed = plugins(LAYERS, name)
+    if not installed:
+        known = ", ".join(sorted(plugin.name for plugin in plugins(LAYERS))) or "none"
+        raise InputError(
+            f"layers has the name {name!r}, and no installed package brings a layer of that name; "
+            f"installed are {known}. Install its package, or pass the layer itself"
+        )
+    layer = _made(installed[0])
+    return [] if layer is None else [layer]
+
+
+def _made(plugin: Plugin) -> Layer | None:
+    named = plugin.load()
+    if named is None:
+        return None
+    try:
+        layer: Layer = named() if isinstance(named, type) else named
+    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
+        plugin.warn(f"{type(error).__name__}: {error}")
+        return None
+    if not isinstance(getattr(layer, "name", None), str) or not callable(getattr(layer, "on", None)):
+        plugin.warn("a layer needs a name and the method on")
+        return None
+    return layer
