@@ -272,12 +272,7 @@ def test_a_size_measured_while_a_compaction_was_undone_is_not_used_once_that_is_
     script.decide(Undone(decision=boundary))
     script.model(answer("going on", id="m3", prompt=5_000))
     script.decide(Undone(decision=boundary, redo=True))
-<<<<<<< HEAD
-    anchor = script.view.layout.anchor
-    assert anchor is None
-=======
     assert _reported(script) is None
->>>>>>> faults2
     script.user([blocks.text("and then")])
     script.model(answer("well", id="m4", prompt=700))
     assert _reported(script) == 700
