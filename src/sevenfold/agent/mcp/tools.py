@@ -65,7 +65,7 @@ Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mappin
 """Starts a call, given the server's own name for the tool, the input, and a function to report progress to."""
 
 
-class Approval(Protocol):
+class AgreesToServer(Protocol):
     """The user's agreement to a server."""
 
     @property
@@ -90,7 +90,7 @@ class McpTool(Struct, eq=False):
     identity: str = ""
     """A digest of all that the server says about it; what the user allows is the tool as it was."""
 
-    approval: Approval | None = None
+    approval: AgreesToServer | None = None
     """The user's agreement to its server; None if none is needed."""
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
