@@ -9,7 +9,7 @@ from sevenfold.conversation import restore
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope, messages_of
-from sevenfold.layers.compact.user_words import Listing, listing
+from sevenfold.layers.compact.user_words import OfferedWords, listing
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact
 from sevenfold.record import blocks
@@ -80,16 +80,16 @@ class SummaryTask:
 
     def providers_instruction(self) -> str:
         """The instruction for the provider's own compaction, with the list if there is room for all of it."""
-        plain = self._instruction(None, Listing())
+        plain = self._instruction(None, OfferedWords())
         room = (PROVIDERS_INSTRUCTION - len(plain) - INSTRUCTION) // CHARACTERS_PER_TOKEN
         listed = self._listing(room, room)
-        whole = self._instruction(None, listed if listed.is_complete else Listing())
+        whole = self._instruction(None, listed if listed.is_complete else OfferedWords())
         if len(whole) <= PROVIDERS_INSTRUCTION:
             return whole
         self.offered.clear()
         return plain[:PROVIDERS_INSTRUCTION]
 
-    def naming(self, model: Profile) -> Listing:
+    def naming(self, model: Profile) -> OfferedWords:
         """What a call of its own, to this model, is to be asked about: what no instruction has listed."""
         free = model.window - min(NAMES, model.max_output) - INSTRUCTION
         # That call does not have the conversation, so that a line which is cut may hide what lasts.
@@ -97,10 +97,10 @@ class SummaryTask:
         records = {message.record for message in self._pool.to_offer} - self.offered
         return self._listing(room, room, records)
 
-    def _listing(self, room: int, most: int, records: Collection[str] | None = None) -> Listing:
+    def _listing(self, room: int, most: int, records: Collection[str] | None = None) -> OfferedWords:
         return listing(self._pool.to_offer, self._pool.budget, self.c.count, room, most, records)
 
-    def _instruction(self, part: str | None, listed: Listing) -> str:
+    def _instruction(self, part: str | None, listed: OfferedWords) -> str:
         self.offered |= listed.records
         first = self.scope.hidden[0]
         begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")

@@ -361,7 +361,7 @@ def recognised(text: str, recognise: Recogniser) -> list[Span]:
 # -- what the model of a summary is asked ------------------------------------------------------------
 
 
-class Listing(Struct, frozen=True):
+class OfferedWords(Struct, frozen=True):
     """The list of messages of which a model is asked to name those that last."""
 
     text: str = ""
@@ -378,7 +378,7 @@ def listing(
     room: int,
     most: int,
     records: Collection[str] | None = None,
-) -> Listing:
+) -> OfferedWords:
     """What could be left out, by id; nothing if everything fits into the budget.
 
     Long lines are cut until all take about ``room`` tokens; if short ones take more than ``most``, some find no room.
@@ -387,7 +387,7 @@ def listing(
     takes the room of something else, which must have had its chance too. ``records`` limits it to some of them.
     """
     if fits(messages, budget, count):
-        return Listing()
+        return OfferedWords()
     asked = [message for message in messages if records is None or message.record in records]
     lines_of = {message.record: lines for message in asked if (lines := _lines(message, count))}
     sizes_of = {record: [count(text) for _, text in lines] for record, lines in lines_of.items()}
@@ -407,7 +407,7 @@ def listing(
         if record in listed
         for name, line in lines
     )
-    return Listing(text, frozenset(listed), len(listed) == len(lines_of))
+    return OfferedWords(text, frozenset(listed), len(listed) == len(lines_of))
 
 
 def _times_offered(message: UserMessage) -> int:
