@@ -113,6 +113,22 @@ class Conversation:
         self.events = Events(session, self.clock, services.listeners, source=options.source)
         self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
+        self._begin_work(options)
+        self.finder = Finder(transcript, services.results)
+        self.clearable = ClearableResults(self.kinds)
+        self.lifetimes, against = lifetimes_for(
+            options, profile, self._current, within_quota=self._within_quota()
+        )
+        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
+        self.last_size = self.size()
+        """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
+        self._begin_layers()
+        events.epochs(self)
+        if against:
+            self.events.aside("cache", f"an hour in the cache: {against}")
+
+    def _begin_work(self, options: RequestOptions) -> None:
+        """What changes from request to request, and from task to task."""
         self.asked_at: dict[str, float] = {}
         """When each request in flight was sent, by request id."""
         self.closing = Signal()
@@ -123,8 +139,6 @@ class Conversation:
         self.background: Runner | None = None
         """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)
-        self.finder = Finder(transcript, services.results)
-        self.clearable = ClearableResults(self.kinds)
         self.reads: dict[str, Read] = {}
         """The latest full read of each file, by path."""
         self.considered = Why(0, 0, 0, "everything fits")
@@ -137,16 +151,6 @@ class Conversation:
         self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
-        self.lifetimes, against = lifetimes_for(
-            options, profile, self._current, within_quota=self._within_quota()
-        )
-        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
-        self.last_size = self.size()
-        """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
-        self._begin_layers()
-        events.epochs(self)
-        if against:
-            self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_layers(self) -> None:
         """What layers leave with the conversation for others to call."""
