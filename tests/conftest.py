@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from sevenfold.conversation import waiting
 from sevenfold.layers.compact import writer
+from sevenfold.stores import lineage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -78,6 +79,13 @@ def corpus() -> Path:
     if not folder.is_dir():
         pytest.skip("no corpus of real transcripts at ../shared/corpus, so nothing was held against one")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_agent_left_by_another_test() -> Iterator[None]:
+    """An agent that a test leaves open would make the child processes of all later tests an agent's."""
+    yield
+    lineage.AGENTS.clear()
 
 
 @pytest.fixture

@@ -206,6 +206,7 @@ def test_the_first_request_after_a_compaction_is_flagged_and_reports_the_real_si
 
 
 @pytest.mark.spec("S4.15")
+@pytest.mark.usefixtures("compactions_of_any_size")
 def test_the_chain_is_the_same_after_a_resume(tmp_path: Any) -> None:
     file = tmp_path / "s.jsonl"
     with world() as here:

@@ -59,12 +59,22 @@ class AgentMark:
 
         return remove
 
+    def clear(self) -> None:
+        """Count no agent any more, as where agents ended without being closed."""
+        with self._lock:
+            self._agents = 0
+            self._let_go()
+
     def _remove(self) -> None:
         with self._lock:
-            self._agents -= 1
-            if self._agents == 0 and self._file is not None:
-                os.close(self._file)
-                self._file = None
+            self._agents = max(0, self._agents - 1)
+            if self._agents == 0:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 AGENTS = AgentMark()
