@@ -124,9 +124,9 @@ def _result(tool: str) -> Callable[[Session, str], None]:
 
 
 def _file(session: Session, text: str) -> None:
-    block = blocks.text(MentionedFile("/work/notes.md", text).render())
+    block = blocks.text(MentionedFile("/projects/notes.md", text).render())
     session.conversation.user("Read @notes.md")
-    session.conversation.attach(Attachment("file", (block,), {"filename": "/work/notes.md"}))
+    session.conversation.attach(Attachment("file", (block,), {"filename": "/projects/notes.md"}))
 
 
 def _shell(session: Session, text: str) -> None:

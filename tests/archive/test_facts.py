@@ -18,7 +18,7 @@ def worked(tape: Tape, number: int) -> Tape:
     """A turn: the user asks, a file is changed, a test fails."""
     tape.user(f"Please build part {number} of the harbour, with the codeword granite-{number}.")
     edit = call(
-        "Edit", f"e{number}", file_path=f"/work/harbour/pier_{number}.py", old_string="a", new_string="b"
+        "Edit", f"e{number}", file_path=f"/projects/harbour/pier_{number}.py", old_string="a", new_string="b"
     )
     tape.answer(f"a{number}", usage(100, output=10), text(f"I change pier {number}."), edit)
     run = call("Bash", f"b{number}", command=f"pytest tests/test_pier_{number}.py")
@@ -32,7 +32,7 @@ def worked(tape: Tape, number: int) -> Tape:
 @pytest.fixture
 def three_times(tmp_path: Path) -> Path:
     """A session that another tool compacted three times, with summaries that say nothing."""
-    tape = Tape(cwd="/work/harbour")
+    tape = Tape(cwd="/projects/harbour")
     for number in range(3):
         worked(tape, number).compacted("Work on the harbour.")
     return worked(tape, 3).save(tmp_path / "harbour.jsonl")
@@ -45,7 +45,7 @@ def test_what_the_first_compaction_hid_comes_back_after_the_third(three_times: P
         state = transcript.facts(9_500, "state")
     for number in range(3):
         assert f"granite-{number}." in words
-        assert f"/work/harbour/pier_{number}.py" in things
+        assert f"/projects/harbour/pier_{number}.py" in things
         assert f"PierError: plank {number} is missing" in state
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_brought_back_that_the_model_still_sees(three_times: Path) ->
     assert "granite-3" not in everything
     assert "pier_3.py" not in everything
     assert "granite-3" in leaving
-    assert "/work/harbour/pier_3.py" in leaving
+    assert "/projects/harbour/pier_3.py" in leaving
 
 
 def test_the_three_parts_repeat_nothing(three_times: Path) -> None:
