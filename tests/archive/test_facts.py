@@ -18,7 +18,11 @@ def worked(tape: Tape, number: int) -> Tape:
     """A turn: the user asks, a file is changed, a test fails."""
     tape.user(f"Please build part {number} of the harbour, with the codeword granite-{number}.")
     edit = call(
-        "Edit", f"e{number}", file_path=f"/projects/harbour/pier_{number}.py", old_string="a", new_string="b"
+        "Edit",
+        f"e{number}",
+        file_path=f"/projects/harbour/pier_{number}.py",
+        old_string="a",
+        new_string="b",
     )
     tape.answer(f"a{number}", usage(100, output=10), text(f"I change pier {number}."), edit)
     run = call("Bash", f"b{number}", command=f"pytest tests/test_pier_{number}.py")

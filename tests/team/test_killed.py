@@ -65,10 +65,6 @@ def tides(folder: Path) -> None:
     (folder / "tides.txt").write_text("High water at 06:12.\n")
 
 
-@pytest.mark.xfail(
-    reason="killed right after its parent's calls, an agent goes on with calls that have no result, and fails",
-    strict=False,
-)
 @pytest.mark.spec("S7.11", "S7.3")
 def test_killed_at_any_boundary_of_its_logs_every_agent_runs_once_and_every_result_arrives_once(
     folder: Path,

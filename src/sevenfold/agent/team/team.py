@@ -475,11 +475,16 @@ class Team:
             elif entry.ended is None and entry not in calls and entry.started.call not in mapped:
                 detail = "the conversation went on without it"
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
-        if begun:
-            conversation.tool_results([_result(one, ToolOutput(self.started(one))) for one in begun])
-        if calls:
-            done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
-            conversation.tool_results([_result(one, self.call_output(one)) for one in done])
+        results = [_result(entry, ToolOutput(self.started(entry))) for entry in begun]
+        try:
+            if calls:
+                done = yield from Gather([self.work(entry) for entry in calls], CONCURRENT)
+                results += [_result(entry, self.call_output(entry)) for entry in done]
+        finally:
+            # All results of the answer together: a fork begins behind its calls, before any of them has a result. If
+            # the work is interrupted, those in the background have begun all the same.
+            if results:
+                conversation.tool_results(results)
 
     def deliver(self) -> None:
         """Add messages and the results of background agents to the conversation, each exactly once."""
