@@ -12,9 +12,7 @@ costs one warning, and the program goes on without it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -26,7 +24,8 @@ COMMANDS = "sevenfold.commands"
 _log = logging.getLogger(__name__)
 
 
-class Plugin(Struct, frozen=True):
+# A tuple, not a Struct: `sevenfold --help` looks for commands here and is not to load msgspec.
+class Plugin(NamedTuple):
     """An entry point that a package has in its metadata."""
 
     group: str
