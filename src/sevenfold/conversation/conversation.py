@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter, epoch_record, frame_of
+from sevenfold.conversation.epoch_state import EpochState
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
@@ -49,11 +50,10 @@ from sevenfold.record.decisions import Epoch, Remarked, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.usage import UNEDITED, BilledCall, Edits, Tally
+from sevenfold.record.usage import UNEDITED, Edits, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Watched
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
@@ -65,18 +65,11 @@ UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
     "in a fork()"
 )
-_DECIDED = (
-    "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
-    "tail", "opened", "new_fork", "thinking_known_valid",
-)  # fmt: skip
-"""Attributes, besides the transcript, that decisions change; their values are replaced, never modified in place."""
 
 
 class Conversation:
     """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
-    gauge: Gauge
-    """Estimates the size of the conversation, and learns from the usage that answers report."""
     keeps_cut_off = False
     """Whether the partial answer is kept in the conversation when the user interrupts the model."""
     cut_off: Answer | None = None
@@ -116,10 +109,11 @@ class Conversation:
         self._begin_work(options)
         self.finder = Finder(transcript, services.results)
         self.clearable = ClearableResults(self.kinds)
-        self.lifetimes, against = lifetimes_for(
+        lifetimes, against = lifetimes_for(
             options, profile, self._current, within_quota=self._within_quota()
         )
-        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
+        wanted = self._gated(frame or frame_for(options, profile, self.settings))
+        self._begin_epoch(wanted, lifetimes, asked=options.lifetimes == lifetimes)
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self._begin_layers()
@@ -163,34 +157,24 @@ class Conversation:
         self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
         """The slots restored after a compaction, most important first."""
 
-    def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
+    def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
         log = self.transcript.log
-        self.billed: BilledCall | None = None
-        self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
         """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
-        self.tail: Tail | None = self.resumed.tail if self.resumed else None
-        """The last cache marker of the last answered request; None after a compaction, its undo or its redo."""
         self.account = account_of(log)
         self.own_usd = 0.0
         """The cost of the engine's own calls since the conversation was opened."""
-        self.opened: tuple[Epoch, ...] = ()
-        """Epochs not yet reported."""
-        self.wanted = frame
-        """The frame to switch to as soon as that loses nothing."""
-        self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
         """The frame that was last measured, with the sizes of its parts."""
-        self.thinking_known_valid = False
-        """Whether the thinking in view is known to be valid despite changes to earlier content."""
-        self.new_fork = False
-        """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
         self.boundary_at_opening = self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """Boundaries when it was opened, and at the newest answer: another one in view now was made since."""
         epoch = self.transcript.view.epoch
-        self.frame = with_edits(self, frame) if epoch is not None and EDITS in epoch.settings else frame
-        enter(self, asked=options.lifetimes == self.lifetimes)
+        frame = with_edits(self, wanted) if epoch is not None and EDITS in epoch.settings else wanted
+        tail = self.resumed.tail if self.resumed else None
+        self.epoch = EpochState(frame, wanted, lifetimes, Gauge.of(self.profile), tail=tail)
+        """What requests depend on besides the transcript; replaced as a whole, by `set_epoch` and the methods here."""
+        enter(self, asked=asked)
 
     def refresh(self) -> None:
         """Reread the settings, so that changed switches take effect without a restart."""
@@ -393,7 +377,7 @@ class Conversation:
 
     def want(self, frame: Frame) -> None:
         """Switch to this frame as soon as that loses nothing."""
-        self.wanted = self._gated(frame)
+        self.epoch = replace(self.epoch, wanted=self._gated(frame))
 
     def _gated(self, frame: Frame) -> Frame:
         return self.gate.frame(frame) if self.gate else frame
@@ -402,33 +386,38 @@ class Conversation:
     def atomic(self) -> Iterator[None]:
         """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
-            before = {name: getattr(self, name) for name in _DECIDED}
+            before = self.epoch
             try:
                 with self.transcript.atomic():
                     yield
             except BaseException:
-                for name, value in before.items():
-                    setattr(self, name, value)
+                self.epoch = before
                 raise
+
+    def set_epoch(self, epoch: EpochState) -> None:
+        """Replace the state of the epoch as a whole."""
+        self.epoch = epoch
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with another frame."""
-        self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
-        self.wanted, self.amended = frame, None
-        self.gauge = self.gauge.opened(*frame.tools, *frame.system)
+        self.epoch = replace(
+            self.epoch.sending(frame),
+            wanted=frame,
+            amended=None,
+            lifetimes=lifetimes or self.epoch.lifetimes,
+        )
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
     def return_to(self, epoch: Epoch) -> None:
         """Return to the frame of an earlier epoch; does nothing if that epoch had another model."""
         then = frame_of(epoch)
-        if then.model == self.frame.model:
-            self.frame = replace(then, max_tokens=self.frame.max_tokens)
-            self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
+        now = self.epoch.frame
+        if then.model == now.model:
+            self.epoch = self.epoch.sending(replace(then, max_tokens=now.max_tokens))
 
     def announce(self, reason: str) -> None:
         """Announce a decision that changes content already sent, so that the resulting cache miss is expected."""
-        self.watched = self.watched.announce(reason)
-        self.billed = None
+        self.epoch = self.epoch.announced(reason)
 
     def open_epoch(
         self,
@@ -438,33 +427,51 @@ class Conversation:
         after: str | None = None,
         before: str | None = None,
         announced: bool = True,
+        thinking_stays_valid: bool = False,
     ) -> Epoch:
         """Open an epoch; ``drops_thinking`` spares thinking up to ``after`` and from ``before`` on.
 
         Pass ``announced=False`` for a change by the caller: the cache watch then names the part that differs.
+        ``thinking_stays_valid`` vouches for the thinking that is left.
         """
         if announced:
             self.announce(reason)
-        self.billed = None
-        made = epoch_record(self.frame, self.next_lifetimes(), reason, drops_thinking)
+        made = epoch_record(self.epoch.frame, self.next_lifetimes(), reason, drops_thinking)
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self._take_lifetimes(epoch)
-        self.opened += (epoch,)
-        self.thinking_known_valid = self.thinking_known_valid or after is not None
+        self.epoch = replace(
+            self.epoch,
+            billed=None,
+            opened=(*self.epoch.opened, epoch),
+            thinking_known_valid=(
+                self.epoch.thinking_known_valid or after is not None or thinking_stays_valid
+            ),
+        )
         return epoch
+
+    def take_opened(self) -> tuple[Epoch, ...]:
+        """The epochs opened since this was last called."""
+        opened = self.epoch.opened
+        if opened:
+            self.epoch = replace(self.epoch, opened=())
+        return opened
+
+    def vouch_for_thinking(self) -> None:
+        """Note that the thinking in view is valid despite changes to earlier content."""
+        self.epoch = replace(self.epoch, thinking_known_valid=True)
 
     def next_lifetimes(self) -> Lifetimes:
         """The cache lifetimes of an epoch that opens now: short once the account is over its quota."""
-        if self.lifetimes == Lifetimes() or self._within_quota():
-            return self.lifetimes
+        if self.epoch.lifetimes == Lifetimes() or self._within_quota():
+            return self.epoch.lifetimes
         return Lifetimes()
 
     def _take_lifetimes(self, epoch: Epoch) -> None:
         """Use the lifetimes of a recorded epoch; within an epoch they never change."""
         lifetimes = Lifetimes(**epoch.lifetimes)
-        if lifetimes != self.lifetimes:
-            self.lifetimes = lifetimes
+        if lifetimes != self.epoch.lifetimes:
+            self.epoch = replace(self.epoch, lifetimes=lifetimes)
             self.events.aside("cache", f"an hour in the cache: {OVER_QUOTA}, so five minutes from here on")
 
     def _within_quota(self) -> bool:
@@ -484,11 +491,12 @@ class Conversation:
             return
         self.announce("compact")
         self._take_lifetimes(epoch)
-        self.frame = frame_of(epoch)
-        self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.tail = None
-        self.opened += (epoch,)
-        self.thinking_known_valid = True
+        self.epoch = replace(
+            self.epoch.sending(frame_of(epoch)),
+            tail=None,
+            opened=(*self.epoch.opened, epoch),
+            thinking_known_valid=True,
+        )
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -518,14 +526,15 @@ class Conversation:
         """The current size of the conversation."""
         # This is called several times between two changes of the view, so the layout caches it until it changes.
         known = self.transcript.view.layout.sized
-        same = known is not None and known[0] == (self.gauge, self.edited)
+        same = known is not None and known[0] == (self.epoch.gauge, self.edited)
         return known[1] if known and same else self._weigh()
 
     def _weigh(self) -> Size:
         edits, edited = self.edits, self.edited
         back = edits.cleared + edits.deleted - edited
-        size = self.gauge.size(self.transcript.view, edited=edited, back=back)
-        self.transcript.view.layout.sized = (self.gauge, edited), size
+        gauge = self.epoch.gauge
+        size = gauge.size(self.transcript.view, edited=edited, back=back)
+        self.transcript.view.layout.sized = (gauge, edited), size
         return size
 
     @property
@@ -540,7 +549,7 @@ class Conversation:
         if (edits := self.edits) is UNEDITED:
             return 0
         deleted = edits.deleted if self.transcript.view.deletes else 0
-        return deleted + (edits.cleared if self.frame.edits else 0)
+        return deleted + (edits.cleared if self.epoch.frame.edits else 0)
 
     def item_tokens(self, item: Item) -> int:
         """The estimated tokens of a record."""
@@ -557,7 +566,7 @@ class Conversation:
 
     def tokens(self, weight: Weight) -> int:
         """The estimated tokens of content with this weight."""
-        return max(0, round(self.gauge.estimator.tokens(weight)))
+        return max(0, round(self.epoch.gauge.estimator.tokens(weight)))
 
     def idle_seconds(self) -> float:
         """Seconds since the newest answer, or since a fork last read the cache; infinite before the first answer."""
@@ -565,7 +574,8 @@ class Conversation:
             answered = datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
-        return self.clock.now() - max(answered, self.watched.sent.at if self.watched.sent else 0.0)
+        sent = self.epoch.watched.sent
+        return self.clock.now() - max(answered, sent.at if sent else 0.0)
 
     # -- looking ---------------------------------------------------------------------------------
 

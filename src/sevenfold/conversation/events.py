@@ -118,11 +118,10 @@ def _alike(proposed: Proposed, told: type[Event]) -> dict[str, Any]:
 
 def epochs(c: Conversation) -> None:
     """Report the epochs opened since this was last called."""
-    opened, c.opened = c.opened, ()
-    for epoch in opened:
+    for epoch in c.take_opened() if c.epoch.opened else ():
         tokens = c.size().tokens
         price = c.profile.price(tokens)
-        rewrite = None if price is None else tokens * price.write(SECONDS[c.lifetimes.tail]) / 1e6
+        rewrite = None if price is None else tokens * price.write(SECONDS[c.epoch.lifetimes.tail]) / 1e6
         c.events.tell(
             EpochOpened(
                 reason=epoch.reason, epoch=epoch.id, drops_thinking=epoch.drops_thinking, usd=rewrite
@@ -146,12 +145,12 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
         Sending(
             source=source,
             request=prepared.record.id,
-            model=c.frame.model,
+            model=c.epoch.frame.model,
             provider=c.profile.provider,
             epoch=prepared.record.epoch,
             tokens=prepared.size.tokens,
             body_bytes=len(prepared.body.raw),
-            max_tokens=c.frame.with_fields(prepared.record.parameters).max_tokens,
+            max_tokens=c.epoch.frame.with_fields(prepared.record.parameters).max_tokens,
             lost=forecast.tokens,
             lost_because=forecast.announced or (change.words if change else ""),
             lost_usd=forecast.usd if forecast.tokens else None,
@@ -217,7 +216,7 @@ def failed(
         Failed(
             source=source,
             request=request,
-            model=model.model if model else c.frame.model,
+            model=model.model if model else c.epoch.frame.model,
             provider=profile.provider,
             error=type(error).__name__,
             reason=str(error),

@@ -61,7 +61,7 @@ def begin_branch(c: Conversation, name: str) -> None:
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
-        c.new_fork = True
+        c.set_epoch(replace(c.epoch, new_fork=True))
         with c.atomic():
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:
@@ -82,8 +82,8 @@ class Fork:
         view = parent.transcript.view
         self._parent = parent
         self._source = rules_of(source)
-        self._frame = parent.frame
-        self._lifetimes = parent.lifetimes
+        self._frame = parent.epoch.frame
+        self._lifetimes = parent.epoch.lifetimes
         self._epoch = view.epoch.id if view.epoch else ""
         now = tuple(view.messages())
         given = now if shared is None else tuple(shared)
@@ -94,7 +94,9 @@ class Fork:
         self._upto = upto if self._shared != now else None
         self._size = parent.size() if self._upto is None else _size_up_to(parent, self._upto)
         self._own: list[Message] = []
-        self._watched = parent.watched.up_to(len(self._shared)) if begins_in_view else parent.watched
+        self._watched = (
+            parent.epoch.watched.up_to(len(self._shared)) if begins_in_view else parent.epoch.watched
+        )
         """Tracks what is cached of its requests: at first the parent's prefix, then its own tail if it writes one."""
         self._prepared: Prepared | None = None
 
@@ -121,7 +123,7 @@ class Fork:
             parent.profile.cache,
             part_sizes(parent),
             self._lifetimes,
-            before=parent.tail,
+            before=parent.epoch.tail,
             shared=shared,
         )
         body = assemble(self._frame, messages, markers)
@@ -149,10 +151,11 @@ class Fork:
         usage = Usage.read(reply.answer.usage)
         before = self._watched
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
-        sent, read = parent.watched.sent, before.pending
+        sent, read = parent.epoch.watched.sent, before.pending
         if broken is None and sent is not None and sent is before.sent and read is not None:
             # The fork has read the parent's cached prefix, which extends its lifetime.
-            parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
+            watched = replace(parent.epoch.watched, sent=replace(sent, at=read.at))
+            parent.set_epoch(replace(parent.epoch, watched=watched))
         cost = usage.cost(parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
@@ -262,8 +265,8 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
 
     The parent itself notices such a change at its next request, and then opens an epoch.
     """
-    sent = parent.watched.sent
-    if sent is None or parent.thinking_known_valid or not parent.profile.thinking.bound:
+    sent = parent.epoch.watched.sent
+    if sent is None or parent.epoch.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
     both = enumerate(zip(sent.messages, shared, strict=False))
     changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))

@@ -119,11 +119,13 @@ class Attempt(Struct, frozen=True):
 def by_provider(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
     c, profile = task.c, task.c.profile
-    frame = _without_edits(c.frame, profile)
+    frame = _without_edits(c.epoch.frame, profile)
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
         wish["instructions"] = task.providers_instruction()
-    markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
+    markers = plan(
+        c.epoch.frame, task.prefix, profile.cache, part_sizes(c), c.epoch.lifetimes, shared=len(task.prefix)
+    )
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
     call = Call(body.raw, frame.betas, SOURCE, c.cache_key)
     return (yield from _asked(c, call, profile, _by_provider))
@@ -165,7 +167,7 @@ def by_plain_call(
         return (yield from _in_parts(task, lean, model, room))
     left = Shortened(lean, 0)
     if over is not None:
-        left = shorten.drop_oldest(lean, task.c.gauge.estimator.tokens, gap=over) or left
+        left = shorten.drop_oldest(lean, task.c.epoch.gauge.estimator.tokens, gap=over) or left
 
     def asking(left: Shortened) -> Flow[Attempt]:
         sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
@@ -180,7 +182,7 @@ def by_plain_call(
 def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Attempt]]) -> Flow[Attempt]:
     """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
     got = yield from ask(left)
-    whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
+    whole, count = task.tokens(left.items), task.c.epoch.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
         shorter = shorten.drop_oldest(left.items, count, gap=got.gap, dropped=left.dropped)
         if not got.too_long or shorter is None:
@@ -195,7 +197,7 @@ def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Attempt]:
     """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
-    parts = shorten.chunks(lean, max(1_000, room // 2), task.c.gauge.estimator.tokens)
+    parts = shorten.chunks(lean, max(1_000, room // 2), task.c.epoch.gauge.estimator.tokens)
     got = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
     for number, part in enumerate(parts, 1):
@@ -417,7 +419,7 @@ class EngineChooser:
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
-        if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
+        if self._c.epoch.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's compaction accepts no edits, so it would read nothing from the cache; a fork would.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():
@@ -455,7 +457,7 @@ class EngineChooser:
 
     def warm(self) -> bool:
         """Whether the last request is still in the prompt cache."""
-        return self._c.idle_seconds() <= SECONDS[self._c.lifetimes.tail]
+        return self._c.idle_seconds() <= SECONDS[self._c.epoch.lifetimes.tail]
 
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._c.profile.on_demand_compaction:
@@ -465,7 +467,7 @@ class EngineChooser:
             return "the offline model has none"
         if steered and not self._c.profile.compaction_instructions:
             return "it takes no instructions"
-        kept = sum(self._c.gauge.estimator.tokens(item.weight) for item in divided.kept)
+        kept = sum(self._c.epoch.gauge.estimator.tokens(item.weight) for item in divided.kept)
         if self._c.size().sent - kept + self._c.window.reserve > self._c.window.context:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
@@ -484,7 +486,7 @@ class EngineChooser:
         here, there = self._c.profile.price(size), second.price(size)
         if here is None or there is None:
             return False
-        ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
+        ours = size * here.write(SECONDS[self._c.epoch.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _plain(self, task: SummaryTask, over: int | None, *, shortened: bool) -> Flow[Attempt]:

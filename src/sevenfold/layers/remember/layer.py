@@ -297,7 +297,7 @@ class MemoryKeeper:
         price = c.profile.price(c.size().tokens)
         if price is None:
             return True
-        warm = c.idle_seconds() < SECONDS[c.lifetimes.tail]
+        warm = c.idle_seconds() < SECONDS[c.epoch.lifetimes.tail]
         plain = policy.PLAIN_TOKENS + sum(map(c.count, span.said.values()))
         both = policy.cost_of_fork(price, c.size().tokens), policy.cost_of_plain_call(price, plain)
         return warm and (both[0] or 0.0) <= (both[1] or 0.0)
@@ -641,7 +641,10 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     kinds = _called(c, found)
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # If a model repeats text from the instruction, that is not a fact.
-    given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
+    given = (
+        RememberFacts("").render(),
+        *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
+    )
     new = span or SearchSpan({}, "")
     view = span_of([item.said for item in items], c.remarks)
     # In the order in which it was said: what left the context comes before what is in view.
