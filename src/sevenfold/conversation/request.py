@@ -149,7 +149,8 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     if changed:
         amend(c)
     fields = _with_diagnostics(c, pending.fields)
-    frame, view = c.epoch.frame.with_fields(fields), c.transcript.view
+    frame = c.epoch.frame.with_fields(fields)
+    view = c.transcript.view
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, frame, messages):
         changed, messages = True, tuple(view.messages())
