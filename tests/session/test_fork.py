@@ -208,7 +208,7 @@ def test_a_fork_asks_nothing_before_something_was_said_in_it() -> None:
         fork: Any = session.fork()
         with pytest.raises(InputError, match="nothing to ask before something was said"):
             fork.prepare()
-        with pytest.raises(InputError, match="no request of this fork is under way"):
+        with pytest.raises(InputError, match="no request is under way"):
             fork.observe(None)
         assert kinds_of(session.at(0)) == ["text"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake
+from sevenfold.conversation import events, intake, turn
 from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter, epoch_record, frame_of
 from sevenfold.conversation.epoch_state import EpochState
@@ -39,7 +39,8 @@ from sevenfold.conversation.room import Check, ClearableResults, Limits
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
-from sevenfold.errors import Aborted, InputError, ModelError, Refused
+from sevenfold.conversation.turn import Exchange
+from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
@@ -54,27 +55,28 @@ from sevenfold.record.usage import UNEDITED, Edits, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes
 from sevenfold.request.sources import source as rules_of
+from sevenfold.request.watch import Sent
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
+    from sevenfold.conversation.waiting import Retries
     from sevenfold.layers.ladder import Ladder
 
 S = TypeVar("S")
-UNDER_WAY = (
-    "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
-    "in a fork()"
-)
+
+RunReadOnly = Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]]
 
 
-class Conversation:
+class Conversation(Exchange):
     """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
+    aside = False
     keeps_cut_off = False
     """Whether the partial answer is kept in the conversation when the user interrupts the model."""
     cut_off: Answer | None = None
     """The part kept of the last answer, if it was interrupted."""
-    read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
+    read_only: RunReadOnly | None = None
     """Runs a fork's read-only tool calls and refuses all others; None if no tools are available."""
 
     def __init__(
@@ -87,6 +89,7 @@ class Conversation:
         frame: Frame | None = None,
     ) -> None:
         """``frame`` replaces the frame built from the options."""
+        super().__init__()
         self.lock = RLock()
         self.transcript = transcript
         self.profile = profile
@@ -127,7 +130,6 @@ class Conversation:
         """When each request in flight was sent, by request id."""
         self.closing = Signal()
         """Happens when the session is closed: nothing waits any longer to send a request again."""
-        self.break_watch = True
         self.diagnoses = options.diagnoses
         """Whether the provider is asked why its cache was missed."""
         self.background: Runner | None = None
@@ -140,9 +142,6 @@ class Conversation:
         self.answers = self.passes = 0
         """The numbers of answers, and of passes over the ladder, since the conversation was opened."""
         self._states: dict[type[Any], Any] = {}
-        self._asking = False
-        self._pending: Pending | None = None
-        self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
 
@@ -276,17 +275,6 @@ class Conversation:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Hold the right to make a request; raises `Refused` if another one is in flight."""
-        if self._asking:
-            raise Refused(UNDER_WAY)
-        self._asking = True
-        try:
-            yield
-        finally:
-            self._asking = False
-
     def begin_pass(self) -> None:
         """Start a pass over the ladder; raises if there is nothing new to send or the log cannot be written."""
         self.transcript.must_be_writable()
@@ -306,23 +294,24 @@ class Conversation:
                 after_compaction=boundary if boundary != self.boundary_at_last_answer else "",
             )
             self._pending = Pending(why, self.transcript.view.tip, fields)
-            events.epochs(self)
+            if self.epoch.opened:
+                events.epochs(self)
             return self._pending
 
-    def send(self, pending: Pending) -> Prepared:
-        """Record the request and return it ready to send; calling this again returns the same one."""
-        with self.lock:
-            if self._in_flight is not None and self._in_flight[0] is pending:
-                return self._in_flight[1]
-            if self.transcript.view.tip != pending.tip:
-                raise InputError(
-                    "the conversation went on since this request was prepared; prepare another one"
-                )
-            prepared = write_request(self, pending)
-            self._in_flight = pending, prepared
+    def prepared(self, fields: Mapping[str, bytes]) -> Flow[Pending]:
+        """Make the next request fit, and return it, unrecorded; may raise `ContextFull`."""
+        return turn.prepare(self, fields)
+
+    def write(self, pending: Pending) -> Prepared:
+        """Build and record a request; raises `InputError` if the conversation went on since it was prepared."""
+        if self.transcript.view.tip != pending.tip:
+            raise InputError(
+                "the conversation went on since this request was prepared; prepare another one"
+            )
+        prepared = write_request(self, pending)
+        if self.epoch.opened:
             events.epochs(self)
-            events.sending(self, prepared)
-            return prepared
+        return prepared
 
     @property
     def request_out(self) -> bool:
@@ -337,21 +326,24 @@ class Conversation:
 
     # -- the answer ------------------------------------------------------------------------------
 
+    def answered(self, reply: Reply) -> Outcome:
+        """Record the answer, then let layers start background work."""
+        with self.lock:
+            outcome = self.observe(reply)
+            if self.may_spend():
+                for layer in self.ladder.follows:
+                    if layer.on(self.settings):
+                        layer.after_answer(self)
+            return outcome
+
     def observe(self, reply: Reply) -> Outcome:
         """Record the answer to the request in flight and return its outcome."""
         with self.lock:
-            if self._in_flight is None:
-                raise InputError(
-                    "no request is under way; prepare one, send it, then give its answer here"
-                    if self._pending is None
-                    else "the request that was prepared was never looked at, so this cannot be its answer"
-                )
-            outcome = take_answer(self, self._in_flight[1], reply)
-            self._pending = self._in_flight = None
             self.refresh()
             self.break_watch = self.settings.break_watch
-            events.answered(self, outcome)
-            events.epochs(self)
+            outcome = super().observe(reply)
+            if self.epoch.opened:
+                events.epochs(self)
             self.answers += 1
             self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
@@ -359,19 +351,28 @@ class Conversation:
             self.follow()
             return outcome
 
+    def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
+        """Record the answer to a request, bill it, and learn from the usage it reports."""
+        return take_answer(self, prepared, reply)
+
+    def refused(self, error: ModelError, retries: Retries | None) -> Flow[bool]:
+        """Remedy a refusal; True if another attempt may succeed."""
+        return turn.refused(self, error)
+
     def failed(self, error: ModelError, *, again: bool) -> None:
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
-            request = self._in_flight[1].record.id if self._in_flight else ""
-            self._pending = None
-            if again:
-                self._in_flight = None
-            keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
-            self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
-            if self.cut_off is not None:
-                self.interrupted(self.cut_off)
-            events.failed(self, error, request, again=again, kept=self.cut_off is not None)
+            super().failed(error, again=again)
             events.epochs(self)
+
+    def keep_partial(self, error: ModelError) -> bool:
+        """Record the part that came of an answer the user cut off, if the agent keeps it; False if it does not."""
+        keeps = isinstance(error, Aborted) and self.keeps_cut_off
+        partial = error.partial
+        self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
+        if self.cut_off is not None:
+            self.interrupted(self.cut_off)
+        return self.cut_off is not None
 
     # -- the epoch -------------------------------------------------------------------------------
 
@@ -393,10 +394,6 @@ class Conversation:
             except BaseException:
                 self.epoch = before
                 raise
-
-    def set_epoch(self, epoch: EpochState) -> None:
-        """Replace the state of the epoch as a whole."""
-        self.epoch = epoch
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with another frame."""
@@ -456,6 +453,12 @@ class Conversation:
         if opened:
             self.epoch = replace(self.epoch, opened=())
         return opened
+
+    def cache_was_read(self, sent: Sent, at: float) -> None:
+        """Note that a fork has read what this conversation last ``sent`` from the cache, which extends its lifetime."""
+        watched = self.epoch.watched
+        if watched.sent is sent:
+            self.epoch = replace(self.epoch, watched=replace(watched, sent=replace(sent, at=at)))
 
     def vouch_for_thinking(self) -> None:
         """Note that the thinking in view is valid despite changes to earlier content."""
@@ -530,7 +533,8 @@ class Conversation:
         return known[1] if known and same else self._weigh()
 
     def _weigh(self) -> Size:
-        edits, edited = self.edits, self.edited
+        edits = self.edits
+        edited = 0 if edits is UNEDITED else self.edited
         back = edits.cleared + edits.deleted - edited
         gauge = self.epoch.gauge
         size = gauge.size(self.transcript.view, edited=edited, back=back)

@@ -38,6 +38,7 @@ from sevenfold.request.frame import (
     Frame,
     Marker,
     Sizes,
+    Tail,
     assemble,
     edge_of,
     excluded_tools,
@@ -49,6 +50,8 @@ from sevenfold.request.watch import SECONDS, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.history import LastRequest
+    from sevenfold.conversation.turn import Exchange
 
 
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
@@ -148,7 +151,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     changed = c.epoch.amended != (view, view.version, c.epoch.wanted)
     if changed:
         amend(c)
-    fields = _with_diagnostics(c, pending.fields)
+    fields = _with_diagnostics(c, pending.fields) if c.diagnoses else pending.fields
     frame = c.epoch.frame.with_fields(fields)
     view = c.transcript.view
     messages = tuple(view.messages())
@@ -159,11 +162,9 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     if c.edits.uses and frame.edits and not c.epoch.new_fork:
         # The last result that the provider cleared from the last request.
         edge = edge_of(messages, c.edits.uses, excluded_tools(frame.edits))
-    markers = plan(
-        frame, messages, c.profile.cache, part_sizes(c), c.epoch.lifetimes, before=c.epoch.tail, edge=edge
-    )
-    body = assemble(frame, messages, markers, said=view.pieces())
-    forecast = _forecast_cache(c, frame, messages, markers)
+    if c.resumed is not None:
+        _resume_watch(c, c.resumed)
+    body, forecast = compose(c, frame, messages, part_sizes(c), edge=edge, pieces=view.pieces())
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(
         epoch=view.epoch.id if view.epoch else "",
@@ -176,13 +177,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     c.account = replace(c.account, tip=view.tip)
     return Prepared(
         body,
-        Call(
-            body.raw,
-            frame.betas,
-            c.source.name,
-            c.cache_key,
-            content_seconds=c.settings.content_seconds,
-        ),
+        call_for(c, body, frame),
         messages,
         size,
         forecast,
@@ -192,10 +187,64 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     )
 
 
+def compose(
+    exchange: Exchange,
+    frame: Frame,
+    messages: tuple[Message, ...],
+    sizes: Sizes,
+    *,
+    shared: int | None = None,
+    edge: Tail | None = None,
+    pieces: list[bytes] | None = None,
+) -> tuple[Body, Forecast]:
+    """The body of a request with its cache markers, and what it will find in the cache.
+
+    ``shared`` and ``edge`` are as in `plan`; ``pieces`` are those of the messages, if they are known.
+    """
+    epoch = exchange.epoch
+    markers = plan(
+        frame,
+        messages,
+        exchange.profile.cache,
+        sizes,
+        epoch.lifetimes,
+        before=epoch.tail,
+        shared=shared,
+        edge=edge,
+    )
+    body = assemble(frame, messages, markers, said=pieces)
+    return body, _look(exchange, frame, messages, markers)
+
+
+def call_for(exchange: Exchange, body: Body, frame: Frame) -> Call:
+    """The call that sends a body."""
+    return Call(
+        body.raw,
+        frame.betas,
+        exchange.source.name,
+        exchange.cache_key,
+        content_seconds=exchange.settings.content_seconds,
+    )
+
+
+def _look(
+    exchange: Exchange, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
+) -> Forecast:
+    """Look what a request will find in the cache."""
+    epoch = exchange.epoch
+    sending = Sent(frame, messages, epoch.lifetimes, exchange.clock.now(), markers)
+    watched = epoch.watched.look(sending, exchange.profile)
+    exchange.set_epoch(replace(epoch, watched=watched))
+    return watched.forecast
+
+
 def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """The fields of a request that also asks why its cache was missed, compared with the newest answer in view."""
-    asks = c.diagnoses and c.profile.cache.reports_misses
-    if not asks or DIAGNOSTICS in fields or DIAGNOSTICS in dict(c.epoch.frame.settings):
+    if (
+        not c.profile.cache.reports_misses
+        or DIAGNOSTICS in fields
+        or DIAGNOSTICS in dict(c.epoch.frame.settings)
+    ):
         return fields
     c.clearable.follow(c.transcript.view)
     newest = c.clearable.answered
@@ -243,7 +292,9 @@ def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Messag
         or not c.transcript.view.weight.thoughts
     ):
         return False
-    change = _forecast_cache(c, frame, messages).change
+    if c.resumed is not None:
+        _resume_watch(c, c.resumed)
+    change = _look(c, frame, messages).change
     watched = c.epoch.watched
     sent, sending = watched.sent, watched.pending
     unlooked = change is None and not watched.cached
@@ -267,17 +318,11 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _forecast_cache(
-    c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
-) -> Forecast:
-    watched = c.epoch.watched
-    if (last := c.resumed) is not None:
-        c.resumed = None
-        watched = watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
-    sending = Sent(frame, messages, c.epoch.lifetimes, c.clock.now(), markers)
-    watched = watched.look(sending, c.profile)
+def _resume_watch(c: Conversation, last: LastRequest) -> None:
+    """Before the first request of this run: continue watching the cache where an earlier run stopped."""
+    c.resumed = None
+    watched = c.epoch.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
     c.set_epoch(replace(c.epoch, watched=watched))
-    return watched.forecast
 
 
 def record_request(c: Conversation, request: Request, body: Body) -> Request:
@@ -324,7 +369,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
             new_fork=False,
         )
     )
-    c.account = c.account.billed(cost)
+    c.charge(cost, own=False)
     c.answered_at = c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, usage.uncached_cost(c.profile), ideal, usage)
 

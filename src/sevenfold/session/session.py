@@ -215,7 +215,7 @@ class Session(SessionBase):
         if partial and not read.answer.blocks:
             self.conversation.failed(Aborted(partial=read.answer), again=False)
             raise InputError(replies.NOTHING_WHOLE)
-        return completed(turn.answered(self.conversation, read))
+        return completed(self.conversation.answered(read))
 
     def failed(self, error: Exception) -> bool:
         """Report that your client failed; True if another `prepare` may succeed."""
