@@ -266,8 +266,9 @@ class Assembly:
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
         slots.install(self)
-        self.conversation.autonomous = lambda: self.state.grants.mode == "autonomous"
-        self.conversation.read_only = self._run_read_only
+        self.conversation.serve_agent(
+            autonomous=lambda: self.state.grants.mode == "autonomous", read_only=self._run_read_only
+        )
         self.conversation.events.listen(self.reporter.listen)
 
     def grants_within(self, permissions: Permissions, saved: Mode | None) -> Grants:
@@ -361,7 +362,7 @@ class Assembly:
             chosen["thinking"] = thinking
         frame = self.descent.frame(self.store) if self.descent else None
         conversation = factory.conversation(self.store, self.model, chosen, self.profile, frame)
-        conversation.diagnoses = factory.reaches_provider(self.client, conversation.profile)
+        conversation.ask_for_diagnoses(factory.reaches_provider(self.client, conversation.profile))
         return conversation
 
     def _answer_limit(self, settings: Settings) -> int:

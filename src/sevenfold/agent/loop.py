@@ -106,7 +106,7 @@ class Loop:
         """The stop signal of the current run; it fires when the run is interrupted."""
         self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
         self._executor, self._conversation = agent.executor, agent.conversation
-        self._conversation.keeps_cut_off = True
+        self._conversation.keep_cut_off_answers()
         self._queued: deque[UserPrompt] = deque()
         self._reached = False
         """Whether the provider has answered a request, if only with an error."""
@@ -355,7 +355,7 @@ class Loop:
 
     def _close_answer(self) -> None:
         """Give the calls in an interrupted answer error results; if it has none, note the interruption."""
-        kept, self._conversation.cut_off = self._conversation.cut_off, None
+        kept = self._conversation.take_cut_off()
         if kept is None:
             return
         if calls := calls_of(kept):

@@ -238,7 +238,7 @@ def install(agent: Assembly) -> None:
         before.insert(0, SectionsSlot(agent))
         announced += _listing_slots(agent)
     conversation.slots[:] = [*before, *_state_slots(agent), *announced, files]
-    conversation.cleanups += [files.forget, agent.state.save]
+    conversation.cleanups.extend((files.forget, agent.state.save))
 
 
 def _state_slots(agent: Assembly) -> list[Slot]:

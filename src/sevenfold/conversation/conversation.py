@@ -5,10 +5,10 @@ It records messages and tool results, prepares requests, handles answers and fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
+from itertools import accumulate
 from math import inf
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake, turn
 from sevenfold.conversation.background import Ending, Runner
-from sevenfold.conversation.epoch import enter, epoch_record, frame_of
+from sevenfold.conversation.epoch import enter
+from sevenfold.conversation.epoch_keeping import EpochKeeping
 from sevenfold.conversation.epoch_state import EpochState
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import (
-    OVER_QUOTA,
     RequestOptions,
     Services,
     frame_for,
@@ -39,7 +39,6 @@ from sevenfold.conversation.room import Check, ClearableResults, Limits
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
-from sevenfold.conversation.turn import Exchange
 from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
@@ -47,15 +46,14 @@ from sevenfold.record import calls
 from sevenfold.record.authorship import MESSAGE_ORIGINS, MessageOrigin
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import Epoch, Remarked, Why
+from sevenfold.record.decisions import Remarked, Request, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import UNEDITED, Edits, Tally
-from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes
+from sevenfold.record.weight import NOTHING, Estimator, Weight, measure, opening
+from sevenfold.request.frame import EDITS, Body, Frame, Lifetimes, Sizes
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ S = TypeVar("S")
 RunReadOnly = Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]]
 
 
-class Conversation(Exchange):
+class Conversation(EpochKeeping):
     """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
     aside = False
@@ -158,13 +156,13 @@ class Conversation(Exchange):
 
     def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
         log = self.transcript.log
+        self._measured: tuple[Frame, Sizes] | None = None
+        """The frame that was last measured, with the sizes of its parts."""
         self.resumed: LastRequest | None = last_request(log)
         """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
         self.account = account_of(log)
         self.own_usd = 0.0
         """The cost of the engine's own calls since the conversation was opened."""
-        self.measured: tuple[Frame, Sizes] | None = None
-        """The frame that was last measured, with the sizes of its parts."""
         self.answered_at = answered_at(log)
         self.boundary_at_opening = self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """Boundaries when it was opened, and at the newest answer: another one in view now was made since."""
@@ -174,6 +172,29 @@ class Conversation(Exchange):
         self.epoch = EpochState(frame, wanted, lifetimes, Gauge.of(self.profile), tail=tail)
         """What requests depend on besides the transcript; replaced as a whole, by `set_epoch` and the methods here."""
         enter(self, asked=asked)
+
+    def serve_agent(self, *, autonomous: Callable[[], bool], read_only: RunReadOnly) -> None:
+        """Note that an agent works here: whether without a user, and how forks use its reading tools."""
+        self.autonomous = autonomous
+        self.read_only = read_only
+
+    def ask_for_diagnoses(self, asks: bool) -> None:
+        """Note whether the provider is to be asked why its cache was missed."""
+        self.diagnoses = asks
+
+    def keep_cut_off_answers(self) -> None:
+        """From now on, keep the part that came of an answer when the user interrupts the model."""
+        self.keeps_cut_off = True
+
+    def take_cut_off(self) -> Answer | None:
+        """The part kept of the last answer if it was interrupted, once."""
+        kept = self.cut_off
+        self.cut_off = None
+        return kept
+
+    def consider(self, why: Why) -> None:
+        """Note what the layers considered for the next request."""
+        self.considered = why
 
     def refresh(self) -> None:
         """Reread the settings, so that changed switches take effect without a restart."""
@@ -351,6 +372,12 @@ class Conversation(Exchange):
             self.follow()
             return outcome
 
+    def has_answer(self, epoch: EpochState, usd: float | None) -> None:
+        """Take over what was learned from an answer that was recorded, and its cost."""
+        self.epoch = epoch
+        self.account = self.account.billed(usd)
+        self.answered_at = self.transcript.view.answered_at
+
     def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Record the answer to a request, bill it, and learn from the usage it reports."""
         return take_answer(self, prepared, reply)
@@ -374,133 +401,6 @@ class Conversation(Exchange):
             self.interrupted(self.cut_off)
         return self.cut_off is not None
 
-    # -- the epoch -------------------------------------------------------------------------------
-
-    def want(self, frame: Frame) -> None:
-        """Switch to this frame as soon as that loses nothing."""
-        self.epoch = replace(self.epoch, wanted=self._gated(frame))
-
-    def _gated(self, frame: Frame) -> Frame:
-        return self.gate.frame(frame) if self.gate else frame
-
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
-        """Make all decisions in this block take effect together or not at all, in the log and in this object."""
-        with self.lock:
-            before = self.epoch
-            try:
-                with self.transcript.atomic():
-                    yield
-            except BaseException:
-                self.epoch = before
-                raise
-
-    def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
-        """Open a new epoch with another frame."""
-        self.epoch = replace(
-            self.epoch.sending(frame),
-            wanted=frame,
-            amended=None,
-            lifetimes=lifetimes or self.epoch.lifetimes,
-        )
-        self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
-
-    def return_to(self, epoch: Epoch) -> None:
-        """Return to the frame of an earlier epoch; does nothing if that epoch had another model."""
-        then = frame_of(epoch)
-        now = self.epoch.frame
-        if then.model == now.model:
-            self.epoch = self.epoch.sending(replace(then, max_tokens=now.max_tokens))
-
-    def announce(self, reason: str) -> None:
-        """Announce a decision that changes content already sent, so that the resulting cache miss is expected."""
-        self.epoch = self.epoch.announced(reason)
-
-    def open_epoch(
-        self,
-        reason: str,
-        *,
-        drops_thinking: bool = False,
-        after: str | None = None,
-        before: str | None = None,
-        announced: bool = True,
-        thinking_stays_valid: bool = False,
-    ) -> Epoch:
-        """Open an epoch; ``drops_thinking`` spares thinking up to ``after`` and from ``before`` on.
-
-        Pass ``announced=False`` for a change by the caller: the cache watch then names the part that differs.
-        ``thinking_stays_valid`` vouches for the thinking that is left.
-        """
-        if announced:
-            self.announce(reason)
-        made = epoch_record(self.epoch.frame, self.next_lifetimes(), reason, drops_thinking)
-        made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
-        epoch = self.transcript.decide(made)
-        self._take_lifetimes(epoch)
-        self.epoch = replace(
-            self.epoch,
-            billed=None,
-            opened=(*self.epoch.opened, epoch),
-            thinking_known_valid=(
-                self.epoch.thinking_known_valid or after is not None or thinking_stays_valid
-            ),
-        )
-        return epoch
-
-    def take_opened(self) -> tuple[Epoch, ...]:
-        """The epochs opened since this was last called."""
-        opened = self.epoch.opened
-        if opened:
-            self.epoch = replace(self.epoch, opened=())
-        return opened
-
-    def cache_was_read(self, sent: Sent, at: float) -> None:
-        """Note that a fork has read what this conversation last ``sent`` from the cache, which extends its lifetime."""
-        watched = self.epoch.watched
-        if watched.sent is sent:
-            self.epoch = replace(self.epoch, watched=replace(watched, sent=replace(sent, at=at)))
-
-    def vouch_for_thinking(self) -> None:
-        """Note that the thinking in view is valid despite changes to earlier content."""
-        self.epoch = replace(self.epoch, thinking_known_valid=True)
-
-    def next_lifetimes(self) -> Lifetimes:
-        """The cache lifetimes of an epoch that opens now: short once the account is over its quota."""
-        if self.epoch.lifetimes == Lifetimes() or self._within_quota():
-            return self.epoch.lifetimes
-        return Lifetimes()
-
-    def _take_lifetimes(self, epoch: Epoch) -> None:
-        """Use the lifetimes of a recorded epoch; within an epoch they never change."""
-        lifetimes = Lifetimes(**epoch.lifetimes)
-        if lifetimes != self.epoch.lifetimes:
-            self.epoch = replace(self.epoch, lifetimes=lifetimes)
-            self.events.aside("cache", f"an hour in the cache: {OVER_QUOTA}, so five minutes from here on")
-
-    def _within_quota(self) -> bool:
-        asks = self.services.within_quota
-        if asks is None:
-            return True
-        try:
-            return asks()
-        except Exception as error:  # noqa: BLE001 (a caller's function must not stop the conversation)
-            self.events.aside("cache", f"within_quota failed: {error}", error=error)
-            return False
-
-    def compacted(self) -> None:
-        """Switch to the epoch that a recorded compaction opened."""
-        epoch = self.transcript.view.epoch
-        if epoch is None:
-            return
-        self.announce("compact")
-        self._take_lifetimes(epoch)
-        self.epoch = replace(
-            self.epoch.sending(frame_of(epoch)),
-            tail=None,
-            opened=(*self.epoch.opened, epoch),
-            thinking_known_valid=True,
-        )
-
     # -- the bill --------------------------------------------------------------------------------
 
     def charge(self, usd: float | None, *, own: bool = True) -> None:
@@ -523,6 +423,23 @@ class Conversation(Exchange):
         cap = self.settings.spending_cap_usd
         return self.background is not None and (cap is None or self.own_usd < cap)
 
+    def record_request(self, request: Request, body: Body, *, sends_to: str | None = None) -> Request:
+        """Record a request with its markers, hash and number, and the cost so far; returns the record.
+
+        ``sends_to`` is the newest record in it, if it is the conversation's own.
+        """
+        account = self.account
+        made = replace(
+            request,
+            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
+            sha256=body.sha256,
+            number=account.requests,
+            spent=account.usd,
+        )
+        recorded = self.transcript.decide(made)
+        self.account = replace(account, requests=made.number + 1, tip=sends_to or account.tip)
+        return recorded
+
     # -- size ------------------------------------------------------------------------------------
 
     def size(self) -> Size:
@@ -531,6 +448,11 @@ class Conversation(Exchange):
         known = self.transcript.view.layout.sized
         same = known is not None and known[0] == (self.epoch.gauge, self.edited)
         return known[1] if known and same else self._weigh()
+
+    def measure(self) -> Size:
+        """The current size, which layers base their offers on from now on."""
+        self.last_size = self.size()
+        return self.last_size
 
     def _weigh(self) -> Size:
         edits = self.edits
@@ -550,10 +472,23 @@ class Conversation(Exchange):
     @property
     def edited(self) -> int:
         """Tokens that the provider's edits will remove from the next request too; the rest reappears in it."""
-        if (edits := self.edits) is UNEDITED:
+        anchor = self.transcript.view.layout.anchor
+        if anchor is None or anchor.edits is UNEDITED:
             return 0
-        deleted = edits.deleted if self.transcript.view.deletes else 0
-        return deleted + (edits.cleared if self.epoch.frame.edits else 0)
+        deleted = anchor.edits.deleted if self.transcript.view.deletes else 0
+        return deleted + (anchor.edits.cleared if self.epoch.frame.edits else 0)
+
+    def part_sizes(self) -> Sizes:
+        """Estimated tokens up to the end of each part, by a rule that gives the same values after a resume."""
+        count = Estimator.of(self.profile.tokenizer).tokens
+        frame = self.epoch.frame
+        if self._measured is None or self._measured[0] is not frame:
+            tools = round(count(opening(*frame.tools)))
+            system = (round(count(opening(part))) for part in frame.system)
+            ends = tuple(accumulate(system, initial=tools))
+            self._measured = frame, Sizes(tools, ends[1:], ends[-1])
+        fixed = self._measured[1]
+        return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(self.transcript.view.weight)))
 
     def item_tokens(self, item: Item) -> int:
         """The estimated tokens of a record."""

@@ -22,14 +22,13 @@ from sevenfold.conversation.request import (
     Prepared,
     call_for,
     compose,
-    part_sizes,
-    record_request,
 )
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import ContextFull, InputError, PromptTooLong
 from sevenfold.ports import Log, Reply
 from sevenfold.record import blocks
+from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import total
@@ -137,7 +136,7 @@ class Fork(Aside):
         messages = (*self._shared, *self._own)
         frame = self.epoch.frame.with_fields(pending.fields)
         shared = None if self.source.writes_tail else len(self._shared)
-        body, forecast = compose(self, frame, messages, part_sizes(self._parent), shared=shared)
+        body, forecast = compose(self, frame, messages, self._parent.part_sizes(), shared=shared)
         own = self._own if self._tip is not None else messages
         record = Request(
             epoch=self._opened,
@@ -147,7 +146,7 @@ class Fork(Aside):
             appended=[Raw(message.raw) for message in own],
             upto=self._upto,
         )
-        record = record_request(self._parent, record, body)
+        record = self._parent.record_request(record, body)
         return Prepared(body, call_for(self, body, frame), messages, self.size(), forecast, record)
 
     def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
@@ -160,6 +159,22 @@ class Fork(Aside):
         if broken is None and before.sent is not None and before.pending is not None:
             self._parent.cache_was_read(before.sent, before.pending.at)
         return self.settle(prepared, reply, usage, broken)
+
+    def clear_results(self) -> bool:
+        """Clear the results of its own earlier tool calls to make room; False if there are none to clear.
+
+        The newest results stay: the model has not seen them yet.
+        """
+        begun, earlier, newest = self._own[:1], self._own[1:-1], self._own[-1:]
+        cleared = [_without_results(message) for message in earlier]
+        if cleared == earlier:
+            return False
+        if self.profile.thinking.bound:
+            # What the model thought after one of these results is valid only behind the whole of it.
+            cleared = [_without_reasoning(message) for message in cleared]
+        self._own = [*begun, *cleared, *newest]
+        self.set_epoch(self.epoch.announced("clear"))
+        return True
 
     def size(self) -> Size:
         """The size of the next request."""
@@ -249,6 +264,19 @@ def _without_reasoning(message: Message) -> Message:
         return message
     parts = [part for part in message.parts if part.kind not in blocks.THINKING]
     return Message.of("assistant", parts or [blocks.text(NO_RESULT)])
+
+
+def _without_results(message: Message) -> Message:
+    """The message with a placeholder as the content of each tool result."""
+    if not any(part.kind == "tool_result" for part in message.parts):
+        return message
+    parts = [
+        blocks.result(part.id, PLACEHOLDER_CLEARED, toolset=blocks.toolset_of(part))
+        if part.kind == "tool_result"
+        else part
+        for part in message.parts
+    ]
+    return Message.of(message.role, parts)
 
 
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +30,6 @@ from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Measured
 from sevenfold.record.usage import BilledCall, Usage, ideal_cost
-from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import (
     Body,
@@ -50,7 +48,6 @@ from sevenfold.request.watch import SECONDS, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.history import LastRequest
     from sevenfold.conversation.turn import Exchange
 
 
@@ -157,14 +154,14 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, frame, messages):
         changed, messages = True, tuple(view.messages())
-    size = c.last_size = c.size() if changed else c.last_size
+    size = c.measure() if changed else c.last_size
     edge = shared_edge(messages) if c.epoch.new_fork else None
     if c.edits.uses and frame.edits and not c.epoch.new_fork:
         # The last result that the provider cleared from the last request.
         edge = edge_of(messages, c.edits.uses, excluded_tools(frame.edits))
     if c.resumed is not None:
-        _resume_watch(c, c.resumed)
-    body, forecast = compose(c, frame, messages, part_sizes(c), edge=edge, pieces=view.pieces())
+        c.resume_watch()
+    body, forecast = compose(c, frame, messages, c.part_sizes(), edge=edge, pieces=view.pieces())
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(
         epoch=view.epoch.id if view.epoch else "",
@@ -173,8 +170,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         parameters={name: Raw(raw) for name, raw in fields.items()},
         why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
     )
-    record = record_request(c, record, body)
-    c.account = replace(c.account, tip=view.tip)
+    record = c.record_request(record, body, sends_to=view.tip)
     return Prepared(
         body,
         call_for(c, body, frame),
@@ -268,19 +264,6 @@ def provider_says(diagnostics: bytes) -> str:
     return words if missed is None else f"{words}, {missed:,} tokens"
 
 
-def part_sizes(c: Conversation) -> Sizes:
-    """Estimated tokens up to the end of each part, by a rule that gives the same values after a resume."""
-    count = Estimator.of(c.profile.tokenizer).tokens
-    if c.measured is None or c.measured[0] is not c.epoch.frame:
-        tools = round(count(opening(*c.epoch.frame.tools)))
-        ends = tuple(
-            accumulate((round(count(opening(part))) for part in c.epoch.frame.system), initial=tools)
-        )
-        c.measured = c.epoch.frame, Sizes(tools, ends[1:], ends[-1])
-    fixed = c.measured[1]
-    return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
-
-
 def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Message, ...]) -> bool:
     """Drop thinking that follows a changed part, because it would be refused; True if that changed the messages.
 
@@ -293,7 +276,7 @@ def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Messag
     ):
         return False
     if c.resumed is not None:
-        _resume_watch(c, c.resumed)
+        c.resume_watch()
     change = _look(c, frame, messages).change
     watched = c.epoch.watched
     sent, sending = watched.sent, watched.pending
@@ -318,26 +301,6 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _resume_watch(c: Conversation, last: LastRequest) -> None:
-    """Before the first request of this run: continue watching the cache where an earlier run stopped."""
-    c.resumed = None
-    watched = c.epoch.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
-    c.set_epoch(replace(c.epoch, watched=watched))
-
-
-def record_request(c: Conversation, request: Request, body: Body) -> Request:
-    """Record a request with the markers and hash of its body, its number and the cost so far; returns the record."""
-    made = replace(
-        request,
-        markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
-        sha256=body.sha256,
-        number=c.account.requests,
-        spent=c.account.usd,
-    )
-    c.account = replace(c.account, requests=made.number + 1)
-    return c.transcript.decide(made)
-
-
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     """Record the answer to a request, learn from the usage it reports, and return the outcome."""
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
@@ -358,7 +321,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     cost = usage.cost(c.profile)
     call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[epoch.lifetimes.tail])
     ideal = _ideal_cost(epoch.billed, call, c.profile)
-    c.set_epoch(
+    c.has_answer(
         replace(
             epoch,
             watched=watched,
@@ -367,10 +330,9 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
             billed=call,
             thinking_known_valid=False,
             new_fork=False,
-        )
+        ),
+        cost,
     )
-    c.charge(cost, own=False)
-    c.answered_at = c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, usage.uncached_cost(c.profile), ideal, usage)
 
 

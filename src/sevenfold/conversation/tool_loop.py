@@ -14,6 +14,7 @@ from msgspec import Struct
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import Fork
 from sevenfold.conversation.request import Outcome, ToolCall, completed
+from sevenfold.errors import PromptTooLong
 from sevenfold.record.blocks import Block
 
 
@@ -43,11 +44,17 @@ def work(
 ) -> Flow[Work]:
     """Let a fork work until it answers without tool calls, in at most ``most_turns`` turns within the spending cap.
 
-    ``after_answer`` is called with each answer, and may stop the work by raising.
+    ``after_answer`` is called with each answer, and may stop the work by raising. A fork that outgrows the window
+    clears the results of its earlier calls and goes on: unlike a conversation, it has no layers that make room.
     """
     seen: list[Block] = []
     for turn in range(1, most_turns + 1):
-        outcome = yield from fork.turn()
+        try:
+            outcome = yield from fork.turn()
+        except PromptTooLong:
+            if not fork.clear_results():
+                raise
+            outcome = yield from fork.turn()
         yield from after_answer(outcome)
         calls = completed(outcome).calls
         if not calls:

@@ -206,8 +206,7 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
         # A layer that has made a little room may leave it to a costlier one to make enough.
         if check.verdict != "blocked" or not (yield from c.ladder.refused(c, TooFull(check))):
             break
-        c.last_size = c.size()
-        check = check_room(c, c.last_size)
+        check = check_room(c, c.measure())
     if check.verdict == "blocked":
         raise ContextFull(explain(c, check))
     return c.pending(check, fields)

@@ -233,7 +233,7 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         if not expired or size.tokens < _large(c) or price is None:
             return ()
         write = price.write(lifetime) / 1e6
-        c.last_size = size
+        c.measure()
         plan = c.state(Clearer).plan(size)
         # Results that will be cleared before the next request cost nothing.
         left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)

@@ -56,7 +56,7 @@ class Ladder:
 
         Urgent offers come first, then offers that are enough; among equals, the cheapest layer wins.
         """
-        c.last_size = c.size()
+        c.measure()
         steps = [
             Step(rung, layer, offer)
             for rung, layer in enumerate(self._relieves[:below])
@@ -101,6 +101,6 @@ class Ladder:
         """What the layers would do before the next request, without doing it."""
         with c.lock:
             c.refresh()
-            c.last_size = c.size()
+            c.measure()
             found = [one for layer in self._proposes for one in layer.propose(c)]
             return [c.events.stamped(one) for one in found]

@@ -145,7 +145,7 @@ class Clearer:
             plan = decided
         after = ledger.requested(1) if ledger.ahead else ledger
         chosen = Why(0, 0, 0, plan.rule, plan.chosen, list(plan.options))
-        self._c.considered = replace(chosen, owed=after.owed or None, ahead=after.ahead)
+        self._c.consider(replace(chosen, owed=after.owed or None, ahead=after.ahead))
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c

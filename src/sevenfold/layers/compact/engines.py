@@ -24,7 +24,6 @@ from sevenfold.conversation import waiting
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.plain_call import PlainCall, plain_call
-from sevenfold.conversation.request import part_sizes
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
@@ -124,7 +123,12 @@ def by_provider(task: SummaryTask) -> Flow[Attempt]:
     if profile.compaction_instructions:
         wish["instructions"] = task.providers_instruction()
     markers = plan(
-        c.epoch.frame, task.prefix, profile.cache, part_sizes(c), c.epoch.lifetimes, shared=len(task.prefix)
+        c.epoch.frame,
+        task.prefix,
+        profile.cache,
+        c.part_sizes(),
+        c.epoch.lifetimes,
+        shared=len(task.prefix),
     )
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
 
