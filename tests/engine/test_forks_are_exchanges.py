@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ def nothing(outcome: Outcome) -> Flow[None]:
 def test_a_dream_that_outlives_a_compaction_and_is_killed_leaves_the_next_request_as_it_would_be() -> None:
     turns = iter(range(1, 9))
 
-    def dreams(request: dict[str, Any]) -> Any:
+    def dreams(request: Mapping[str, Any]) -> Any:
         asked.append(request["messages"])
         if next(turns) == 3:
             made = harbour.session.compact(engine="fork")
@@ -269,7 +269,7 @@ def test_an_agent_compacted_and_killed_in_a_fork_goes_on_there_and_its_parents_r
 def test_a_fork_that_outgrows_the_window_clears_its_earlier_results_and_goes_on(model: str) -> None:
     asked: list[list[Any]] = []
 
-    def dreams(request: dict[str, Any]) -> Any:
+    def dreams(request: Mapping[str, Any]) -> Any:
         asked.append(request["messages"])
         return [use("Read", f"toolu_d{len(asked)}", path="log")] if len(asked) < 6 else "<nothing/>"
 
