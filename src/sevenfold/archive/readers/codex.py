@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation import foreign
 from sevenfold.record.authorship import is_summary
 from sevenfold.record.entries import KEPT_MESSAGE
+from sevenfold.wire import foreign
 
 FORMAT = "codex"
 Json = Mapping[str, Any]
