@@ -33,7 +33,7 @@ def changes(*, with_status_line: bool) -> Changes:
     )
     if not with_status_line:
         return Changes(NAME, files)
-    entry = {"type": "command", "command": _command("status-line")}
+    entry = {"type": "command", "command": command("status-line")}
     return Changes(NAME, files, Addition(_home() / "settings.json", "statusLine", json.dumps(entry)))
 
 
@@ -61,10 +61,10 @@ def _hooks() -> dict[str, Any]:
 
 def _hook(event: str) -> dict[str, Any]:
     limit = hook.COMPACTION_TIME_LIMIT if event in hook.AROUND_A_COMPACTION else hook.TIME_LIMIT
-    return {"type": "command", "command": _command(event), "timeout": int(limit) + _SECONDS_BEYOND}
+    return {"type": "command", "command": command(event), "timeout": int(limit) + _SECONDS_BEYOND}
 
 
-def _command(event: str) -> str:
+def command(event: str) -> str:
     """The command line of a hook; it says nothing and succeeds if this Python is gone.
 
     ``-P`` keeps modules in the folder the user works in from being taken for ours.
