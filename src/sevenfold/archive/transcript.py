@@ -126,9 +126,15 @@ class ArchivedSession:
         return requests.compare(before, now)
 
     @cached_property
-    def _index(self) -> RecallIndex:
+    def _opened_index(self) -> RecallIndex:
         _, index = self._held.enter_context(search.indexed(self.path))
         return index
+
+    @property
+    def _index(self) -> RecallIndex:
+        """The index, up to date: the session may have been written since the last search."""
+        self._opened_index.catch_up()
+        return self._opened_index
 
     def _view_at(self, record: str) -> View:
         view = View()

@@ -30,6 +30,7 @@ def changes(*, with_status_line: bool) -> Changes:
     files = (
         NewFile(folder / ".claude-plugin" / "plugin.json", _encoded(_manifest())),
         NewFile(folder / "hooks" / "hooks.json", _encoded({"hooks": _hooks()})),
+        NewFile(folder / ".mcp.json", _encoded({"mcpServers": {"sevenfold": _server()}})),
     )
     if not with_status_line:
         return Changes(NAME, files)
@@ -71,6 +72,12 @@ def command(event: str) -> str:
     """
     python = shlex.quote(sys.executable)
     return f"{python} -P -m {_HOOK} {event} 2>/dev/null || true"
+
+
+def _server() -> dict[str, Any]:
+    """The MCP server. Without ``alwaysLoad`` its tools would have to be searched for first."""
+    arguments = ["-P", "-m", "sevenfold", "mcp"]
+    return {"type": "stdio", "command": sys.executable, "args": arguments, "alwaysLoad": True}
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
