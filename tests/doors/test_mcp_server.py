@@ -265,7 +265,7 @@ def test_the_sdks_own_client_is_served_in_both_generations_of_the_protocol(
         parameters = StdioServerParameters(
             command=SERVER[0], args=SERVER[1:], env=dict(os.environ), cwd=str(project)
         )
-        async with Client(parameters, mode=mode) as client:  # type: ignore[arg-type]
+        async with Client(parameters, mode=mode) as client:
             assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
             listed = await client.list_tools()
             assert [tool.name for tool in listed.tools] == [tool.name for tool in tools.TOOLS]
@@ -328,7 +328,7 @@ def test_a_tool_that_breaks_is_an_error_for_the_model(project: Path) -> None:
     def breaks(*_: object) -> answers.MemoryAnswer:
         raise RuntimeError("the shelf is on fire")
 
-    tool = tools.Tool("memory", "", "", answers.MemoryQuestion, answers.MemoryAnswer, breaks)
+    tool = tools.ServedTool("memory", "", "", answers.MemoryQuestion, answers.MemoryAnswer, breaks)
     answer = tools.call(tool, {}, shelf_of(project, None))
     assert answer.is_error
     assert "the shelf is on fire" in answer.text

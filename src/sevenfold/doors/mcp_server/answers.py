@@ -287,7 +287,7 @@ class MemoryQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class Remembered(Struct, frozen=True):
+class MemoryLine(Struct, frozen=True):
     """An entry of memory."""
 
     name: str
@@ -302,7 +302,7 @@ class Remembered(Struct, frozen=True):
 class MemoryAnswer(Struct, frozen=True):
     """The answer of ``memory``."""
 
-    entries: list[Remembered]
+    entries: list[MemoryLine]
     left_out: int = 0
 
 
@@ -318,10 +318,10 @@ def memory(shelf: SessionShelf, question: MemoryQuestion) -> MemoryAnswer:
     return MemoryAnswer(entries[:_MOST_ENTRIES], max(0, len(entries) - _MOST_ENTRIES))
 
 
-def _remembered(folder: Path, *, whole: bool) -> list[Remembered]:
+def _remembered(folder: Path, *, whole: bool) -> list[MemoryLine]:
     from sevenfold.session.factory import open_memory  # half as much to load as everything else together
 
-    entries: list[Remembered] = []
+    entries: list[MemoryLine] = []
     for scope in ("project", "user"):
         memory = open_memory(folder, user=scope == "user")
         for known in memory.entries():
@@ -329,5 +329,5 @@ def _remembered(folder: Path, *, whole: bool) -> list[Remembered]:
                 continue
             text = known.entry.body[:MOST_CHARACTERS] if whole else ""
             about = known.entry.description[:_LONGEST]
-            entries.append(Remembered(known.entry.name, scope, about, known.stamp.trusted, text))
+            entries.append(MemoryLine(known.entry.name, scope, about, known.stamp.trusted, text))
     return entries

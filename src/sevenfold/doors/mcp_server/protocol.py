@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sevenfold import __version__
 from sevenfold.doors.mcp_server import tools
-from sevenfold.doors.mcp_server.tools import Tool, ToolAnswer
+from sevenfold.doors.mcp_server.tools import ServedTool, ToolAnswer
 
 HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 VERSIONS = ("2026-07-28",)
@@ -32,11 +32,11 @@ _CAPABILITIES: dict[str, Any] = {"tools": {"listChanged": False}}
 RequestId = str | int
 
 
-class Call(Struct, frozen=True):
+class ToolRequest(Struct, frozen=True):
     """A call of a tool, to be answered by `answered`."""
 
     id: RequestId
-    tool: Tool
+    tool: ServedTool
     arguments: object
     bare: bool
     """Whether the client speaks the protocol without a handshake."""
@@ -48,7 +48,7 @@ class Cancelled(Struct, frozen=True):
     id: RequestId
 
 
-class Refusal(Exception):
+class ProtocolError(Exception):
     """An answer that is an error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
@@ -57,7 +57,7 @@ class Refusal(Exception):
         self.data = data
 
 
-def take(line: bytes) -> bytes | Call | Cancelled | None:
+def take(line: bytes) -> bytes | ToolRequest | Cancelled | None:
     """What to do about one message: send this, answer a call, forget one, or nothing."""
     if not line.strip():
         return None
@@ -79,11 +79,11 @@ def take(line: bytes) -> bytes | Call | Cancelled | None:
         return _error(None, INVALID_REQUEST, "the id of a request must be a string or a whole number")
     try:
         return _requested(number, method, {} if params is None else params)
-    except Refusal as refusal:
+    except ProtocolError as refusal:
         return _error(number, refusal.code, str(refusal), refusal.data)
 
 
-def answered(call: Call, answer: ToolAnswer) -> bytes:
+def answered(call: ToolRequest, answer: ToolAnswer) -> bytes:
     """The answer to a call."""
     result: dict[str, Any] = {
         "content": [{"type": "text", "text": answer.text}],
@@ -94,9 +94,9 @@ def answered(call: Call, answer: ToolAnswer) -> bytes:
     return _result(call.id, result, bare=call.bare)
 
 
-def _requested(number: RequestId, method: str, params: object) -> bytes | Call:
+def _requested(number: RequestId, method: str, params: object) -> bytes | ToolRequest:
     if not isinstance(params, dict):
-        raise Refusal(INVALID_PARAMS, "params must be an object")
+        raise ProtocolError(INVALID_PARAMS, "params must be an object")
     bare = _is_bare(params)
     match method:
         case "initialize":
@@ -117,26 +117,26 @@ def _requested(number: RequestId, method: str, params: object) -> bytes | Call:
             tool = tools.find(params.get("name"))
             if tool is None:
                 names = ", ".join(tool.name for tool in tools.TOOLS)
-                raise Refusal(
+                raise ProtocolError(
                     INVALID_PARAMS, f"there is no tool {params.get('name')!r}; there are: {names}"
                 )
-            return Call(number, tool, params.get("arguments"), bare)
+            return ToolRequest(number, tool, params.get("arguments"), bare)
         case _:
-            raise Refusal(METHOD_NOT_FOUND, f"this server does not have the method {method!r}")
+            raise ProtocolError(METHOD_NOT_FOUND, f"this server does not have the method {method!r}")
 
 
 _CACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 
 def _is_bare(params: dict[str, Any]) -> bool:
-    """Whether a request names its version itself; raises `Refusal` for one that is not served."""
+    """Whether a request names its version itself; raises `ProtocolError` for one that is not served."""
     meta = params.get("_meta")
     version = meta.get(_VERSION_KEY) if isinstance(meta, dict) else None
     if version is None:
         return False
     if version not in VERSIONS:
         about = {"supported": list(VERSIONS), "requested": str(version)}
-        raise Refusal(UNSUPPORTED_VERSION, f"the protocol version {version!r} is not served", about)
+        raise ProtocolError(UNSUPPORTED_VERSION, f"the protocol version {version!r} is not served", about)
     return True
 
 

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import BinaryIO
 
 from sevenfold.doors.mcp_server import protocol, tools
-from sevenfold.doors.mcp_server.protocol import Call, Cancelled, RequestId
+from sevenfold.doors.mcp_server.protocol import Cancelled, RequestId, ToolRequest
 from sevenfold.doors.mcp_server.sessions import SessionShelf
 from sevenfold.doors.plugins import window
 
@@ -44,7 +44,7 @@ class _Server:
         self._shelf = shelf
         self._output = output
         self._writing = threading.Lock()
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[ToolRequest | None] = SimpleQueue()
         self._cancelled: set[RequestId] = set()
 
     def serve(self, source: BinaryIO) -> None:
@@ -52,7 +52,7 @@ class _Server:
         worker.start()
         for line in _lines(source):
             match protocol.take(line):
-                case Call() as call:
+                case ToolRequest() as call:
                     self._cancelled.discard(call.id)
                     self._calls.put(call)
                 case Cancelled(id=number):

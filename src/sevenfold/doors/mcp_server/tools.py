@@ -22,7 +22,7 @@ INSTRUCTIONS = (
 )
 
 
-class Tool(Struct, frozen=True):
+class ServedTool(Struct, frozen=True):
     """A tool that only reads."""
 
     name: str
@@ -53,7 +53,7 @@ class Tool(Struct, frozen=True):
 
 
 TOOLS = (
-    Tool(
+    ServedTool(
         "recall",
         "Search earlier conversation",
         "Searches what was said and done in this session and is no longer in your context: the user's words, your"
@@ -64,7 +64,7 @@ TOOLS = (
         answers.recall,
         at_once=True,
     ),
-    Tool(
+    ServedTool(
         "left_context",
         "What left the context",
         "Lists what compactions took out of this session's context and matters: the user's words, permissions and"
@@ -74,7 +74,7 @@ TOOLS = (
         answers.left_context,
         at_once=True,
     ),
-    Tool(
+    ServedTool(
         "read_record",
         "Read one record",
         "Gives the whole text of one record that recall found, in parts if it is long.",
@@ -82,7 +82,7 @@ TOOLS = (
         answers.RecordAnswer,
         answers.read_record,
     ),
-    Tool(
+    ServedTool(
         "session_costs",
         "Cost and cache of the session",
         "Says what this session has cost at API prices, how much of its prompts came from the cache, what broke the"
@@ -91,7 +91,7 @@ TOOLS = (
         answers.CostsAnswer,
         answers.session_costs,
     ),
-    Tool(
+    ServedTool(
         "memory",
         "Read memory",
         "Lists what is remembered across sessions about this project and its user, or gives one entry in full.",
@@ -109,7 +109,7 @@ def schema(kind: type[Struct]) -> dict[str, Any]:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def find(name: object) -> Tool | None:
+def find(name: object) -> ServedTool | None:
     """The tool with this name."""
     return next((tool for tool in TOOLS if tool.name == name), None)
 
@@ -123,7 +123,7 @@ class ToolAnswer(Struct, frozen=True):
     is_error: bool = False
 
 
-def call(tool: Tool, arguments: object, shelf: SessionShelf) -> ToolAnswer:
+def call(tool: ServedTool, arguments: object, shelf: SessionShelf) -> ToolAnswer:
     """Answer one call; never fails."""
     try:
         question = msgspec.convert({} if arguments is None else arguments, tool.takes)
