@@ -258,7 +258,7 @@ def hermes(path: Path, version: int = 22) -> Path:
         {"role": "user", "content": summary},
         {"role": "user", "content": "\x00json:" + json.dumps(parts)},
     ]
-    rows = [
+    rows: list[Row] = [
         {
             "session_id": "s-1",
             "timestamp": 1_795_038_000.5 + number,
