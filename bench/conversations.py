@@ -47,7 +47,8 @@ from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.responses import respond
 from sevenfold.lab.simulator.schema import check_shape
 from sevenfold.providers.anthropic import MESSAGES
-from sevenfold.providers.failures import Endpoint, explain, report_of
+from sevenfold.providers.failures import Endpoint, explain
+from sevenfold.wire.error_report import report_of
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

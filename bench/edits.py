@@ -49,12 +49,13 @@ from sevenfold.lab.simulator.schema import check_shape
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers.anthropic import MESSAGES
-from sevenfold.providers.failures import Endpoint, explain, report_of
+from sevenfold.providers.failures import Endpoint, explain
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.session.replies import reply_of
 from sevenfold.stores.memory import MemoryStore
+from sevenfold.wire.error_report import report_of
 
 Json = dict[str, Any]
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-opus-4-6", "claude-haiku-4-5", "claude-sonnet-5")

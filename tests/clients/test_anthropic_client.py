@@ -26,8 +26,9 @@ from sevenfold.errors import (
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.ports import Call, Piece
-from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient, streaming
+from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.record.blocks import minify
+from sevenfold.wire.messages_request import streaming
 from tests.clients.asking import KEY, SAID, Provider, answering, body, words
 from tests.clients.making import Style, body_of, calls, events_of, objects, texts, thoughts
 

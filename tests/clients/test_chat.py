@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sevenfold.errors import RequestRefused
-from sevenfold.providers.openai.chat import chat_request
-from sevenfold.providers.openai.responses import responses_request
+from sevenfold.wire.chat_request import chat_request
+from sevenfold.wire.responses_request import responses_request
 from tests.clients.asking import TOOLS, body
 
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

@@ -29,13 +29,14 @@ from sevenfold.providers import failures
 from sevenfold.providers.anthropic import ANTHROPIC
 from sevenfold.providers.failures import Endpoint
 from sevenfold.providers.openai.client import OPENAI
+from sevenfold.wire.error_report import report_of
 
 PLACE = Endpoint(ANTHROPIC, "http://here", "some-model")
 
 
 def explained(body: Any, status: int | None = None, **headers: str) -> ModelError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failures.explain(failures.report_of(body, status, named), PLACE)
+    return failures.explain(report_of(body, status, named), PLACE)
 
 
 def said(message: str, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
@@ -231,7 +232,7 @@ def test_how_long_to_wait_is_told_where_the_provider_says_so(headers: Any, secon
 def test_the_time_to_wait_is_read_from_dates_and_from_the_limits_that_are_used_up(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    report = failures.report_of(said("Not now", "rate_limit_error"), 429, headers)
+    report = report_of(said("Not now", "rate_limit_error"), 429, headers)
     assert report.retry_after == seconds
 
 
@@ -284,7 +285,7 @@ def test_a_connection_that_breaks_and_one_that_falls_silent_are_told_apart() -> 
 
 
 def test_what_to_do_names_the_variables_of_the_provider_that_was_asked() -> None:
-    wrong = failures.report_of(told("Incorrect API key"), 401)
+    wrong = report_of(told("Incorrect API key"), 401)
     assert "OPENAI_API_KEY" in str(failures.explain(wrong, Endpoint(OPENAI, "http://there")))
     assert "ANTHROPIC_API_KEY" in str(failures.explain(wrong, PLACE))
 

@@ -21,7 +21,7 @@ import sevenfold
 from sevenfold.cli.chat.start import served_models
 from sevenfold.providers import registry
 from sevenfold.providers.models import is_local
-from sevenfold.providers.openai.chat import ChatReader
+from sevenfold.wire.chat_answer import ChatReader
 
 MODEL = "qwen3:8b"
 Routes = dict[str, Any]

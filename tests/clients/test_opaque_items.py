@@ -10,9 +10,9 @@ import pytest
 
 from sevenfold.errors import BoundThinking, ProviderFailed, RequestRefused
 from sevenfold.ports import Call
-from sevenfold.providers.openai.chat import chat_request
-from sevenfold.providers.openai.responses import compact_request, responses_request
 from sevenfold.record.usage import Usage
+from sevenfold.wire.chat_request import chat_request
+from sevenfold.wire.responses_request import compact_request, responses_request
 from tests.clients.test_openai_client import answering, client
 
 pytestmark = pytest.mark.spec("S9.7")

@@ -18,9 +18,9 @@ from sevenfold.profiles import Profile
 from sevenfold.providers import registry
 from sevenfold.providers.models import Lister
 from sevenfold.providers.provider import Provider, Put
-from sevenfold.providers.reader import BodyReader
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
+from sevenfold.wire.reader import BodyReader
 
 WINDOW = 40_000
 TOOL = sevenfold.tool({"name": "look", "input_schema": {"type": "object"}}, kind="shell")

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.ports import Piece, Reply
-from sevenfold.providers.anthropic import MessagesReader
-from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.providers.reader import EventLines
 from sevenfold.record.blocks import INVALID_INPUT, minify, tool_input
 from sevenfold.record.usage import Usage
+from sevenfold.wire.error_report import ErrorAnswer, MalformedAnswer
+from sevenfold.wire.messages_answer import MessagesReader
+from sevenfold.wire.reader import EventLines
 from tests.clients.making import Style, Written, block_bytes, body_of, events_of, styles, written
 
 PLAIN = Style(ascii=False, spaced=False)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.gate import Gate
     from sevenfold.conversation.history import LastRequest
     from sevenfold.conversation.options import Services
+    from sevenfold.record.window import Window
 
 
 class EpochKeeping(Exchange):
@@ -26,6 +27,7 @@ class EpochKeeping(Exchange):
 
     gate: Gate | None
     services: Services
+    window: Window
     resumed: LastRequest | None
     """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
 
@@ -86,7 +88,7 @@ class EpochKeeping(Exchange):
         """
         if announced:
             self.announce(reason)
-        made = epoch_record(self.epoch.frame, self.next_lifetimes(), reason, drops_thinking)
+        made = epoch_record(self.epoch.frame, self.next_lifetimes(), self.window, reason, drops_thinking)
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self._take_lifetimes(epoch)

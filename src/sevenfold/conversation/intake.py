@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.conversation import foreign, shapes
-from sevenfold.conversation.shapes import Shapes, bare
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, encode_json
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message
+from sevenfold.wire import foreign, shapes
+from sevenfold.wire.shapes import Shapes, bare
 
 Content = str | Block | Mapping[str, Any] | Iterable["str | Block | Mapping[str, Any]"]
 _BYTES = (bytes, bytearray, memoryview)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sevenfold.conversation import edits, events, foreign, intake
+from sevenfold.conversation import edits, events, intake
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
@@ -24,6 +24,7 @@ from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import CUT_START, NO_RESULT
+from sevenfold.wire import foreign
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sevenfold import __version__
-from sevenfold.providers.failures import ErrorAnswer, report_of, retry_after
+from sevenfold.wire.error_report import ErrorAnswer, report_of, retry_after
 
 if TYPE_CHECKING:
     from httpx2 import Client, Response

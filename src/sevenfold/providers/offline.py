@@ -19,12 +19,12 @@ from sevenfold import profiles
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers.provider import Provider, Put
-from sevenfold.providers.reader import pieces_of
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import OFFLINE
 from sevenfold.record.weight import Estimator
+from sevenfold.wire.reader import pieces_of
 
 NAME = "offline model: no network, no weights"
 

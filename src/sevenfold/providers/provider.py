@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sevenfold.errors import ModelError
 from sevenfold.ports import AsyncClient, Call, Client, Reply
 from sevenfold.profiles import Profile, find
-from sevenfold.providers.reader import Fields, Reader
+from sevenfold.wire.reader import Fields, Reader
 
 P = TypeVar("P", bound="Provider")
 

@@ -21,7 +21,7 @@ from sevenfold.providers.mapped import mapped, mapped_async, unwrapped
 from sevenfold.providers.offline import Job, Offline
 from sevenfold.providers.openai.client import CHAT, RESPONSES
 from sevenfold.providers.provider import Provider, choose
-from sevenfold.providers.reader import Fields
+from sevenfold.wire.reader import Fields
 
 OFFLINE = Offline()
 """The provider that answers if no other is configured."""

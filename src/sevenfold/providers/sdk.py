@@ -20,12 +20,13 @@ from msgspec import Struct
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError, Stalled
 from sevenfold.ports import ArrivalWatcher, Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, is_of
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.models import Fetch
 from sevenfold.providers.progress import AnswerProgress
 from sevenfold.providers.provider import Provider, Put, choose
-from sevenfold.providers.reader import AskedFor, EventLines
+from sevenfold.wire.error_report import MalformedAnswer
+from sevenfold.wire.reader import AskedFor, EventLines
 
 MOST_BYTES = 64_000_000
 """The most bytes in one answer. The longest answers of models take about half of that as a stream."""

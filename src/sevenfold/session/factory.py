@@ -35,7 +35,6 @@ from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import ANTHROPIC
 from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
-from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.openai.client import OPENAI
 from sevenfold.providers.registry import address_for, client_of, profile_through, provider_for
 from sevenfold.recall import meaning
@@ -60,6 +59,7 @@ from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import FileSource, load, warn_ignored
 from sevenfold.telemetry.jsonl import JsonlSink
 from sevenfold.telemetry.otel import OtelSink
+from sevenfold.wire.openai import from_function
 
 Lifetime = Literal["5m", "1h"]
 _LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from sevenfold.errors import InputError
 from sevenfold.ports import Reply
 from sevenfold.providers import registry
-from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.provider import Provider
-from sevenfold.providers.reader import NULL, Fields, error_answer, string_value
 from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
+from sevenfold.wire.error_report import ErrorAnswer, MalformedAnswer
+from sevenfold.wire.reader import NULL, Fields, error_answer, string_value
 
 FINALS = ("get_final_message", "get_final_completion", "get_final_response")
 """Methods of the SDKs' streams that return the complete answer."""

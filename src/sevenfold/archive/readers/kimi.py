@@ -19,7 +19,7 @@ from sevenfold.archive.readers.linked import (
     string,
     text_block,
 )
-from sevenfold.conversation import foreign
+from sevenfold.wire import foreign
 
 FORMAT = "kimi"
 _MARKS = frozenset({"_system_prompt", "_checkpoint", "_usage"})

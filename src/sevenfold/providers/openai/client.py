@@ -17,10 +17,13 @@ from msgspec.structs import replace
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.models import Fetch, is_local, read_listing, running_window
-from sevenfold.providers.openai import chat, responses
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, string_value
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.wire.chat_answer import ChatReader
+from sevenfold.wire.chat_request import chat_request
+from sevenfold.wire.reader import NULL, AskedFor, Fields, Reader, string_value
+from sevenfold.wire.responses_answer import ResponsesReader, summary_reader
+from sevenfold.wire.responses_request import compact_request, responses_request
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
 ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
@@ -118,7 +121,7 @@ class ChatCompletions(OpenAIProvider):
         """The request translated to Chat Completions."""
         # A self-hosted server has one cache, and may reject a field that it does not know.
         key = call.cache_key if self.room == OFFICIAL_ROOM else ""
-        made = chat.chat_request(
+        made = chat_request(
             call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
         )
         return Put("/chat/completions", made)
@@ -130,7 +133,7 @@ class ChatCompletions(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """A reader for chat completions."""
-        return chat.ChatReader(asked)
+        return ChatReader(asked)
 
 
 class Responses(OpenAIProvider):
@@ -141,10 +144,8 @@ class Responses(OpenAIProvider):
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The request translated to the Responses API; one for the provider's own summary is never streamed."""
         if _wants_summary(call.body):
-            return Put("/responses/compact", responses.compact_request(call.body, call.cache_key))
-        return Put(
-            "/responses", responses.responses_request(call.body, stream=stream, cache_key=call.cache_key)
-        )
+            return Put("/responses/compact", compact_request(call.body, call.cache_key))
+        return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response or, with ``event``, an event of one."""
@@ -154,9 +155,7 @@ class Responses(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """A reader for a response, or for the provider's own summary."""
-        return (
-            responses.summary_reader(asked) if _wants_summary(asked) else responses.ResponsesReader(asked)
-        )
+        return summary_reader(asked) if _wants_summary(asked) else ResponsesReader(asked)
 
 
 CHAT, RESPONSES = ChatCompletions(), Responses()

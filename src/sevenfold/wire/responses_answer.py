@@ -1,10 +1,7 @@
-"""The Responses API: translates requests of the Messages API, and reads answers into its format.
+"""The Responses API: reads answers into the format of the Messages API.
 
-The whole history is sent each time and nothing is stored at the provider. A model's reasoning comes back encrypted, as
-a redacted thinking block with its own id, and is sent back unchanged; so is a summary made by the provider, which is a
-compaction item. Tools, histories and structures that Chat Completions cannot express are refused here for the same
-reasons. In an answer, messages, function calls and encrypted reasoning become blocks in their original order; other
-kinds of items do not occur, because no request asks for anything that would produce them.
+Messages, function calls and encrypted reasoning become blocks in their original order; other kinds of items do not
+occur, because no request asks for anything that would produce them.
 """
 
 from __future__ import annotations
@@ -14,16 +11,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.errors import RequestRefused
 from sevenfold.ports import Piece, Reply
-from sevenfold.providers import failures
-from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.providers.openai import chat
-from sevenfold.providers.openai.chat import Json
-from sevenfold.providers.reader import NULL, AskedFor, BodyReader, decoded, error_answer, id_from, pieces_of
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
+from sevenfold.wire import openai
+from sevenfold.wire.error_report import ErrorAnswer, MalformedAnswer, report_of
+from sevenfold.wire.reader import NULL, AskedFor, BodyReader, decoded, error_answer, id_from, pieces_of
 
 UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -33,117 +27,6 @@ WATCHED = {
     "response.reasoning_summary_text.delta": "thinking",
     "response.function_call_arguments.delta": "input",
 }
-
-
-def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
-    """The equivalent Responses request body."""
-    asked = chat.expressible(body, "The Responses API")
-    if asked.get("stop_sequences"):
-        raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    effort, schema = chat.effort_and_schema(asked)
-    return chat.encoded(
-        model=asked["model"],
-        store=False,
-        prompt_cache_key=cache_key or None,
-        prompt_cache_options=_cache_options(asked),
-        include=["reasoning.encrypted_content"],
-        instructions=asked["system"] or None,
-        **chat.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
-        reasoning={"effort": effort} if effort else None,
-        text={"format": {"type": "json_schema", **schema}} if schema else None,
-        **{name: asked.get(name) for name in chat.SAME},
-        max_output_tokens=asked["max_tokens"],
-        input=_input(asked),
-        stream=stream or None,
-    )
-
-
-def _cache_options(asked: Json) -> Json | None:
-    """The options that ask how the cache fared since an earlier response; None if the request does not ask."""
-    compared = (asked.get("diagnostics") or {}).get("previous_message_id")
-    return {"comparison_response_id": compared} if compared else None
-
-
-def compact_request(body: bytes, cache_key: str = "") -> bytes:
-    """The request body that asks the provider to summarise the same conversation.
-
-    It contains neither tools nor instructions for the summary: the provider decides what that contains.
-    """
-    asked = chat.expressible(body, "The Responses API", frozenset({"compaction"}))
-    if asked["compaction"].get("instructions"):
-        raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
-    return chat.encoded(
-        model=asked["model"],
-        prompt_cache_key=cache_key or None,
-        instructions=asked["system"] or None,
-        input=_input(asked),
-    )
-
-
-def _input(asked: Json) -> list[Json]:
-    return [
-        item
-        for place, message in enumerate(asked["messages"])
-        for item in _items(message, f"messages.{place}")
-    ]
-
-
-def _items(message: Json, where: str) -> Iterator[Json]:
-    """The items for a message: neighbouring texts and images share one, every other block has its own."""
-    role = message["role"]
-    content: list[Json] = []
-    for place, block in enumerate(chat.blocks_of(message["content"])):
-        path = f"{where}.content.{place}"
-        if (part := _part(block, role)) is not None:
-            content.append(part)
-            continue
-        if content:
-            yield {"role": role, "content": content}
-            content = []
-        yield from _item(block, path)
-    if content:
-        yield {"role": role, "content": content}
-
-
-def _part(block: Json, role: str) -> Json | None:
-    match block:
-        case {"type": "text", "text": words}:
-            return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
-        case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
-            return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
-        case {"type": "image", "source": source} if url := chat.image_url(source):
-            return {"type": "input_image", "image_url": url, "detail": "auto"}
-        case {"type": "document", "source": {"type": "url", "url": url}}:
-            return {"type": "input_file", "file_url": url}
-        case {"type": "document", "source": source} if url := chat.image_url(source):
-            named = {"filename": block.get("title") or "document.pdf"}
-            return {"type": "input_file", **named, "file_data": url}
-        case _:
-            return None
-
-
-def _item(block: Json, where: str) -> Iterator[Json]:
-    match block["type"]:
-        case "tool_use":
-            given = msgspec.json.encode(block["input"]).decode()
-            named = {"call_id": block["id"], "name": block["name"]}
-            yield {"type": "function_call", **named, "arguments": given}
-        case "tool_result":
-            words, others = chat.result_parts(block)
-            parts = [_part(one, "user") for one in others]
-            if None in parts:
-                raise chat.inexpressible(others[parts.index(None)], where)
-            output = [{"type": "input_text", "text": words}, *parts] if parts else words
-            yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
-        case "redacted_thinking" if "id" in block:
-            reasoned = {"id": block["id"], "encrypted_content": block["data"]}
-            yield {"type": "reasoning", **reasoned, "summary": []}
-        case "thinking" | "redacted_thinking":
-            return
-        case "compaction" if chat.is_sealed(block):
-            yield {name: value for name, value in block.items() if name != "cache_control"}
-        case _:
-            raise chat.inexpressible(block, where)
 
 
 class _Part(Struct, frozen=True):
@@ -261,7 +144,7 @@ class ResponsesReader:
 
     def _end(self, response: _Response) -> None:
         if response.status == "failed" or bytes(response.error) != b"null":
-            raise ErrorAnswer(failures.report_of({"error": msgspec.json.decode(response.error)}))
+            raise ErrorAnswer(report_of({"error": msgspec.json.decode(response.error)}))
         self._ended = True
 
     def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
@@ -269,12 +152,12 @@ class ResponsesReader:
             return None
         name = self._response.id or f"resp_{id_from(self._asked)}"
         found = tuple(block for _, item in items for block in self._block(item))
-        usage, stop = chat.usage(self._response.usage), self._stopped(items) if self._ended else None
+        usage, stop = openai.usage(self._response.usage), self._stopped(items) if self._ended else None
         return Answer(name, self._response.model, found, usage, stop, request_id)
 
     def _block(self, item: _Item) -> Iterator[Block]:
         if item.type == "function_call":
-            yield chat.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
+            yield openai.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
@@ -327,6 +210,6 @@ def summary_reader(asked: bytes) -> BodyReader:
         made = [item for item in items if blocks.is_encrypted_summary(item)]
         name, model = answer.id or f"resp_{id_from(asked)}", AskedFor.of(asked).model
         stop = "compaction" if made else "end_turn"
-        return Reply(Answer(name, model, tuple(made[-1:]), chat.usage(answer.usage), stop))
+        return Reply(Answer(name, model, tuple(made[-1:]), openai.usage(answer.usage), stop))
 
     return BodyReader(read)

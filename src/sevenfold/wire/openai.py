@@ -1,0 +1,193 @@
+"""What requests and answers of OpenAI's two APIs have in common: fields, tools, contents, usage.
+
+Usage is counted differently: in OpenAI's APIs cached tokens are part of the prompt, in the Messages API they are
+counted separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from sevenfold.errors import InputError, RequestRefused
+from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, read_fields, tool_input
+from sevenfold.record.usage import counted
+from sevenfold.record.wire import SERVER_CALLS
+
+Json = Mapping[str, Any]
+
+SAME = ("temperature", "top_p")
+"""Fields with the same name and meaning in all APIs."""
+EXPRESSED = frozenset(SAME) | (
+    {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
+)
+DROPPED_FIELDS = frozenset(
+    {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
+    | {"inference_geo", "user_profile_id", "workspace_id"}
+)
+"""Fields that are dropped because they do not change the question."""
+
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
+    """The decoded request, with its system prompt as text.
+
+    Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
+    """
+    asked = msgspec.json.decode(body)
+    if foreign := sorted(set(asked) - EXPRESSED - DROPPED_FIELDS - also):
+        raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
+    return {**asked, "system": text_of(asked.get("system") or "", "system")}
+
+
+def encoded(**fields: Any) -> bytes:
+    """A request body with these fields; None values are left out."""
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+
+
+def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
+    """The tools and the tool choice; ``wrapped`` puts a function, or its name, into the API's form."""
+    fields: dict[str, Any] = {
+        "tools": [wrapped({**defaults, **function(tool)}) for tool in asked.get("tools") or ()] or None
+    }
+    if choice := asked.get("tool_choice"):
+        fields["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
+        if choice.get("disable_parallel_tool_use"):
+            fields["parallel_tool_calls"] = False
+    return fields
+
+
+def effort_and_schema(asked: Json) -> tuple[str | None, Json | None]:
+    """The reasoning effort, and the schema that the answer must follow."""
+    wanted = asked.get("output_config") or {}
+    schema = {"name": "answer", "schema": wanted["format"]["schema"]} if wanted.get("format") else None
+    return wanted.get("effort") or None, schema
+
+
+def text_of(content: str | Sequence[Json], where: str) -> str:
+    """The text of content that may contain only text; raises `RequestRefused` for anything else."""
+    if isinstance(content, str):
+        return content
+    for place, block in enumerate(content):
+        if block["type"] != "text":
+            raise inexpressible(block, f"{where}.{place}")
+    return "\n\n".join(str(block["text"]) for block in content)
+
+
+def function(tool: Json) -> dict[str, Any]:
+    """A tool definition as an OpenAI function; raises `RequestRefused` for a tool that runs at Anthropic."""
+    if tool.get("type") not in (None, "custom"):
+        raise RequestRefused(f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out")
+    made = {"name": tool["name"], "parameters": tool["input_schema"]}
+    return made | {key: tool[key] for key in ("description", "strict") if key in tool}
+
+
+def from_function(tool: Json) -> Json:
+    """A tool definition from a function of either OpenAI API; any other definition is returned unchanged."""
+    if tool.get("type") != "function":
+        return tool
+    told = tool.get("function", tool)
+    if not isinstance(told, Mapping) or not told.get("name"):
+        raise InputError(
+            'a tool of type "function" has a name: {"type": "function", "function": {"name": …}}'
+        )
+    made = {key: told[key] for key in ("name", "description") if told.get(key) is not None}
+    made["input_schema"] = told.get("parameters") or {"type": "object", "properties": {}}
+    return made if told.get("strict") is None else made | {"strict": told["strict"]}
+
+
+def image_url(source: Json) -> str:
+    """The URL of an image or a document, possibly a data URL; empty if the provider stores it."""
+    if source.get("type") == "base64":
+        return f"data:{source['media_type']};base64,{source['data']}"
+    return str(source.get("url", ""))
+
+
+def result_parts(block: Json) -> tuple[str, list[Json]]:
+    """The text of a tool result, and its other parts, which a tool message cannot contain."""
+    parts = blocks_of(block.get("content") or "")
+    words = [str(part["text"]) for part in parts if part["type"] == "text"]
+    return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
+
+
+def blocks_of(content: str | Sequence[Json]) -> list[Json]:
+    """The content of a message or a result as blocks, without those that only Anthropic's servers can read."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [plain for block in content for plain in in_words(block)]
+
+
+def in_words(block: Json) -> Iterator[Json]:
+    """A block of the Messages API without a counterpart, as text; any other block unchanged."""
+    match block:
+        case {"type": "search_result", "title": title, "source": source, "content": found}:
+            said = "\n".join(str(part["text"]) for part in found)
+            yield {"type": "text", "text": f"{title} ({source})\n{said}"}
+        case {"type": "document", "source": {"type": "text", "data": words}}:
+            yield {"type": "text", "text": words}
+        case {"type": "document", "source": {"type": "content", "content": inside}}:
+            yield from blocks_of(inside)
+        case {"type": "compaction", "content": str() as summary}:
+            yield {"type": "text", "text": summary}
+        case {"type": "tool_reference" | "browser_state"}:
+            yield {"type": "text", "text": msgspec.json.encode(block).decode()}
+        case {"type": str() as kind} if kind in SERVER_CALLS or kind.endswith("_tool_result"):
+            return  # the model's own text has the outcome
+        case _:
+            yield block
+
+
+def is_sealed(block: Json) -> bool:
+    """Whether it is a summary that only the Responses API can read; a readable one is always sent with it."""
+    return block["type"] == "compaction" and block.get("content") is None and "encrypted_content" in block
+
+
+def inexpressible(block: Json, where: str) -> RequestRefused:
+    """The error for a block without a counterpart in this API."""
+    return RequestRefused(f"{where}: this API has no {block['type']} blocks; leave it out for this model")
+
+
+def tool_use(id_: str, name: str, arguments: str) -> Block:
+    """A tool call as a block."""
+    given = Raw(tool_input(arguments))
+    fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
+    return Block("tool_use", blocks.encode_json(fields), id_)
+
+
+def thinking(words: str) -> Block:
+    """Reasoning without a signature, as a block."""
+    fields = {"type": "thinking", "thinking": words, "signature": ""}
+    return Block("thinking", blocks.encode_json(fields))
+
+
+def usage(reported: Raw) -> Raw:
+    """OpenAI's usage, whose prompt includes cached tokens, in the format of the Messages API.
+
+    Each OpenAI API has its own names. A missing or invalid count becomes 0: the answer should not be lost for that.
+    """
+    given = read_fields(reported)
+    prompt = counted(given, "prompt_tokens") or counted(given, "input_tokens")
+    split = _details(given, "prompt_tokens_details", "input_tokens_details")
+    # Some servers report cached tokens outside the details.
+    hit = min(counted(split, "cached_tokens") or counted(given, "prompt_cache_hit_tokens"), prompt)
+    stored = min(counted(split, "cache_write_tokens"), prompt - hit)
+    counts: dict[str, Any] = {
+        "input_tokens": prompt - hit - stored,
+        "cache_creation_input_tokens": stored,
+        "cache_read_input_tokens": hit,
+        "output_tokens": counted(given, "completion_tokens") or counted(given, "output_tokens"),
+    }
+    written = _details(given, "completion_tokens_details", "output_tokens_details")
+    if written.get("reasoning_tokens") is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": counted(written, "reasoning_tokens")}
+    return Raw(blocks.encode_json(counts))
+
+
+def _details(given: Json, *names: str) -> Json:
+    """The breakdown of a count; empty if there is none."""
+    return next((split for name in names if isinstance(split := given.get(name), dict)), {})

@@ -1,0 +1,128 @@
+"""The Responses API: translates requests of the Messages API.
+
+The whole history is sent each time and nothing is stored at the provider. A model's reasoning comes back encrypted, as
+a redacted thinking block with its own id, and is sent back unchanged; so is a summary made by the provider, which is a
+compaction item. Tools, histories and structures that Chat Completions cannot express are refused here for the same
+reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from sevenfold.errors import RequestRefused
+from sevenfold.wire import openai
+from sevenfold.wire.openai import Json
+
+
+def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
+    """The equivalent Responses request body."""
+    asked = openai.expressible(body, "The Responses API")
+    if asked.get("stop_sequences"):
+        raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
+    effort, schema = openai.effort_and_schema(asked)
+    return openai.encoded(
+        model=asked["model"],
+        store=False,
+        prompt_cache_key=cache_key or None,
+        prompt_cache_options=_cache_options(asked),
+        include=["reasoning.encrypted_content"],
+        instructions=asked["system"] or None,
+        **openai.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
+        reasoning={"effort": effort} if effort else None,
+        text={"format": {"type": "json_schema", **schema}} if schema else None,
+        **{name: asked.get(name) for name in openai.SAME},
+        max_output_tokens=asked["max_tokens"],
+        input=_input(asked),
+        stream=stream or None,
+    )
+
+
+def _cache_options(asked: Json) -> Json | None:
+    """The options that ask how the cache fared since an earlier response; None if the request does not ask."""
+    compared = (asked.get("diagnostics") or {}).get("previous_message_id")
+    return {"comparison_response_id": compared} if compared else None
+
+
+def compact_request(body: bytes, cache_key: str = "") -> bytes:
+    """The request body that asks the provider to summarise the same conversation.
+
+    It contains neither tools nor instructions for the summary: the provider decides what that contains.
+    """
+    asked = openai.expressible(body, "The Responses API", frozenset({"compaction"}))
+    if asked["compaction"].get("instructions"):
+        raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
+    return openai.encoded(
+        model=asked["model"],
+        prompt_cache_key=cache_key or None,
+        instructions=asked["system"] or None,
+        input=_input(asked),
+    )
+
+
+def _input(asked: Json) -> list[Json]:
+    return [
+        item
+        for place, message in enumerate(asked["messages"])
+        for item in _items(message, f"messages.{place}")
+    ]
+
+
+def _items(message: Json, where: str) -> Iterator[Json]:
+    """The items for a message: neighbouring texts and images share one, every other block has its own."""
+    role = message["role"]
+    content: list[Json] = []
+    for place, block in enumerate(openai.blocks_of(message["content"])):
+        path = f"{where}.content.{place}"
+        if (part := _part(block, role)) is not None:
+            content.append(part)
+            continue
+        if content:
+            yield {"role": role, "content": content}
+            content = []
+        yield from _item(block, path)
+    if content:
+        yield {"role": role, "content": content}
+
+
+def _part(block: Json, role: str) -> Json | None:
+    match block:
+        case {"type": "text", "text": words}:
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+        case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
+            return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
+        case {"type": "image", "source": source} if url := openai.image_url(source):
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        case {"type": "document", "source": {"type": "url", "url": url}}:
+            return {"type": "input_file", "file_url": url}
+        case {"type": "document", "source": source} if url := openai.image_url(source):
+            named = {"filename": block.get("title") or "document.pdf"}
+            return {"type": "input_file", **named, "file_data": url}
+        case _:
+            return None
+
+
+def _item(block: Json, where: str) -> Iterator[Json]:
+    match block["type"]:
+        case "tool_use":
+            given = msgspec.json.encode(block["input"]).decode()
+            named = {"call_id": block["id"], "name": block["name"]}
+            yield {"type": "function_call", **named, "arguments": given}
+        case "tool_result":
+            words, others = openai.result_parts(block)
+            parts = [_part(one, "user") for one in others]
+            if None in parts:
+                raise openai.inexpressible(others[parts.index(None)], where)
+            output = [{"type": "input_text", "text": words}, *parts] if parts else words
+            yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
+        case "redacted_thinking" if "id" in block:
+            reasoned = {"id": block["id"], "encrypted_content": block["data"]}
+            yield {"type": "reasoning", **reasoned, "summary": []}
+        case "thinking" | "redacted_thinking":
+            return
+        case "compaction" if openai.is_sealed(block):
+            yield {name: value for name, value in block.items() if name != "cache_control"}
+        case _:
+            raise openai.inexpressible(block, where)
