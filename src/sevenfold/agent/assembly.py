@@ -206,7 +206,8 @@ class Assembly:
             except BaseException:
                 store.log.close()
                 raise
-        home, store = AgentHome.unsaved(), factory.in_memory("agent", settings, self.workspace)
+        home = AgentHome.unsaved()
+        store = factory.in_memory("agent", settings, self.workspace)
         assert home.results is not None
         # The model reads stored results with its Read tool, so they must be files, even for a session in memory.
         results = FileResults(home.results)

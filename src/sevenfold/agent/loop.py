@@ -275,7 +275,8 @@ class Loop:
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
                 text = blocks.text_of(outcome.reply.answer.blocks)
-                self._text, self._cut_text = self._cut_text + text, ""
+                self._text = self._cut_text + text
+                self._cut_text = ""
                 return outcome
 
     # -- messages and hooks ---------------------------------------------------------------------

@@ -259,7 +259,9 @@ def _audited(
         invented = [one for one in statements if one not in doubtful]
         unchecked: list[str] = []
     else:
-        doubtful, invented, unchecked = [], [], list(statements)
+        doubtful = []
+        invented = []
+        unchecked = list(statements)
     boundary, total = compaction.boundary, score.total
     left = [
         LeftFact(probe.kind, probe.text, probe.record, state == "reachable", answers(probe))

@@ -82,7 +82,8 @@ def from_body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifet
 
 def changed_parts(before: Sent, now: Sent) -> list[str]:
     """The names of all parts before the messages that were changed, removed or added."""
-    was, parts = dict(before.frame.parts()), dict(now.frame.parts())
+    was = dict(before.frame.parts())
+    parts = dict(now.frame.parts())
     changed = (name for name, raw in was.items() if parts.get(name) != raw)
     found = [name if name in parts else f"{name} is gone" for name in changed]
     return found + [f"{name} was added" for name in parts if name not in was]

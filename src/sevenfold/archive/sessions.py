@@ -261,7 +261,8 @@ def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]
 
 def describe(session: StoredSession) -> str:
     """A session in a few words: its id, title, tool, project and date."""
-    about, day = session.about(), datetime.fromtimestamp(session.modified).date().isoformat()
+    about = session.about()
+    day = datetime.fromtimestamp(session.modified).date().isoformat()
     title = f' "{one_line(about.title, 40)}"' if about.title else ""
     where = f"{project_name(about.project)}, " if about.project else ""
     return f"{session.name}{title} ({session.tool}, {where}{day})"

@@ -41,7 +41,8 @@ def _request(name: str) -> tuple[str, Sent]:
     """The title and content of the request a user named: a JSON file, or a session with an optional number."""
     session, _, number = name.rpartition(":")
     if not (session and number.removeprefix("e").removeprefix("-").isdigit()) or Path(name).exists():
-        session, number = name, "-1"
+        session = name
+        number = "-1"
     path = transcripts.find(session)
     if path.suffix != ".jsonl":
         if not path.is_file():

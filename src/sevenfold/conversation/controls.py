@@ -76,7 +76,8 @@ def check_effort(profile: Profile, effort: str) -> None:
 def _thinking_field(
     profile: Profile, effort: str | None, choice: str, max_tokens: int
 ) -> Mapping[str, Any]:
-    allowed, rules = thinking_of(profile), profile.thinking
+    allowed = thinking_of(profile)
+    rules = profile.thinking
     if choice not in allowed:
         takes = f"it takes {', '.join(allowed)}" if allowed else "it takes none: choose an effort instead"
         raise InputError(f"thinking is {choice!r}, which {profile.model} does not take; {takes}")
@@ -96,7 +97,8 @@ def _thinking_field(
 
 def _check_off(profile: Profile, effort: str | None) -> None:
     """Raise `InputError` for an effort at which the model cannot stop thinking."""
-    limit, used = profile.thinking.disabled_up_to, effort or profile.effort
+    limit = profile.thinking.disabled_up_to
+    used = effort or profile.effort
     if limit is not None and used is not None and EFFORTS.index(used) > EFFORTS.index(limit):
         raise InputError(
             f"{profile.model} can stop thinking only at an effort of {limit} or less, and it is {used}; lower the "

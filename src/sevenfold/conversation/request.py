@@ -148,7 +148,8 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     if changed:
         amend(c)
     fields = _with_diagnostics(c, pending.fields)
-    frame, view = c.frame.with_fields(fields), c.transcript.view
+    frame = c.frame.with_fields(fields)
+    view = c.transcript.view
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
         changed, messages = True, tuple(view.messages())

@@ -153,7 +153,8 @@ class FilesSlot:
         """Restore files, newest first; those that cannot be read or do not fit are listed with the reason."""
         attachments: list[Attachment] = []
         left: list[str] = []
-        used, most = 0, min(moment.room, moment.budget(self._together))
+        used = 0
+        most = min(moment.room, moment.budget(self._together))
         wanted = [seen for seen in self._recent() if not (self._own(seen.path) or moment.shows(seen.call))]
         for seen in wanted[:MOST_FILES]:
             text, reason = self._text(seen.path, moment)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.mending import mended
+from sevenfold.record.sendable import sendable
 
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
@@ -121,7 +121,7 @@ class Wire:
 
         With ``begins`` they start a new message.
         """
-        parts, mends = _mended(role, parts)
+        parts, repairs = _sendable(role, parts)
         if not parts:
             return
         self._open = None
@@ -136,8 +136,8 @@ class Wire:
         else:
             draft = self._users(number, parts)
         draft.last = number
-        if mends:
-            draft.repairs = (*draft.repairs, *mends)
+        if repairs:
+            draft.repairs = (*draft.repairs, *repairs)
         if self._pending:
             for block in parts:
                 self._pending.pop(block.id, None)
@@ -316,16 +316,16 @@ class Wire:
         return kept or [blocks.text(NO_RESULT)], repairs
 
 
-def _mended(role: str, parts: Sequence[Block]) -> tuple[Sequence[Block], list[Repair]]:
+def _sendable(role: str, parts: Sequence[Block]) -> tuple[Sequence[Block], list[Repair]]:
     """The blocks as a provider takes them, and the repairs that took; usually the same blocks, and none."""
     sound: list[Block] = []
     repairs: list[Repair] = []
     for part in parts:
-        mend = mended(role, part)
-        if mend is not part:
+        replacement = sendable(role, part)
+        if replacement is not part:
             repairs.append(Repair("unsendable", part.id or part.kind))
-        if mend is not None:
-            sound.append(mend)
+        if replacement is not None:
+            sound.append(replacement)
     return (sound, repairs) if repairs else (parts, repairs)
 
 

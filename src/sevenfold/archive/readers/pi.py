@@ -144,7 +144,8 @@ class _Converter:
         return self._records.record("user", name, at, message=message, **fields)
 
     def _compaction(self, name: str, at: str, entry: Json, summary: str) -> Iterator[dict[str, Any]]:
-        tail, summary_name = self._records.newest, f"{name}-summary"
+        tail = self._records.newest
+        summary_name = f"{name}-summary"
         head = self._first_kept(entry)
         kept = None if head is None or tail is None else Segment(head, summary_name, tail)
         tokens = entry.get("tokensBefore")

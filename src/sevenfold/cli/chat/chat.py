@@ -294,7 +294,8 @@ class Chat:
 
     def _end_wait(self, at: float) -> None:
         """Say how long the provider was waited for, once it has answered."""
-        since, self._waiting_since = self._waiting_since, None
+        since = self._waiting_since
+        self._waiting_since = None
         if since is not None:
             self.say("note", f"the provider answers again, after {whole_seconds(at - since)}")
 

@@ -187,7 +187,8 @@ def _last_controls(transcript: Path) -> tuple[str | None, ThinkingChoice | None]
     """The effort and the choice about thinking that a session was last sent with; a change would lose its cache."""
     frame = recorded_frame(JsonlLog(transcript))
     settings = {} if frame is None else dict(frame.settings)
-    effort, thinking = None, None
+    effort = None
+    thinking = None
     with suppress(msgspec.DecodeError):
         output = msgspec.json.decode(settings.get("output_config", b"{}"), type=dict[str, Any])
         effort = output.get("effort") if output.get("effort") in EFFORTS else None

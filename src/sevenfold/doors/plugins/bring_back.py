@@ -59,7 +59,8 @@ def block(transcript: Path, session: str, part: str) -> str:
     prepared = folder.read(folder.file_for(KIND, session))
     blocks = prepared.get("blocks")
     if prepared.get("transcript") == str(transcript) and isinstance(blocks, dict):
-        text, size = blocks.get(part), prepared.get("size")
+        text = blocks.get(part)
+        size = prepared.get("size")
         if isinstance(text, str) and isinstance(size, int) and not _went_on(transcript, size):
             return text
     return _blocks(*_extracted(transcript))[part]

@@ -21,7 +21,8 @@ def status_line(told: dict[str, Any], now: float) -> str:
 
 def _context(told: dict[str, Any], newest: NewestAnswer | None) -> str:
     window = _object(told, "context_window")
-    used, size = window.get("used_percentage"), window.get("context_window_size")
+    used = window.get("used_percentage")
+    size = window.get("context_window_size")
     if isinstance(used, int | float) and isinstance(size, int):
         return f"context {used:.0f}% of {_tokens(size)}"
     return f"context {_tokens(newest.context)}" if newest else ""
@@ -30,7 +31,8 @@ def _context(told: dict[str, Any], newest: NewestAnswer | None) -> str:
 def _cache(told: dict[str, Any], newest: NewestAnswer | None, now: float) -> str:
     """Whether the cache is warm and until when: as the program says or, if it does not, by the newest answer."""
     state = _object(told, "prompt_cache")
-    warm, expires = state.get("warm"), _moment(state.get("expires_at"))
+    warm = state.get("warm")
+    expires = _moment(state.get("expires_at"))
     if not isinstance(warm, bool) or (warm and expires is None):
         if newest is None:
             return ""

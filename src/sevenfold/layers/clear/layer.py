@@ -134,7 +134,9 @@ class Clearer:
         return plan
 
     def _consider(self, plan: Plan) -> None:
-        ledger, passes, boundary = self._ledger, self._c.passes, self._c.transcript.view.boundary
+        ledger = self._ledger
+        passes = self._c.passes
+        boundary = self._c.transcript.view.boundary
         if plan.chosen == "compact":
             self._left_to_compaction = passes, boundary, plan
         decided_in, decided_at, decided = self._left_to_compaction

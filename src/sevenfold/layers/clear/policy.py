@@ -334,7 +334,8 @@ def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
 
 
 def _too_little(moment: ClearingMoment, freed: int) -> str:
-    left, low = moment.most - freed, moment.low
+    left = moment.most - freed
+    low = moment.low
     return f"it would free {freed:,} tokens and leave {left:,}; to do without a summary at most {low:,} may be left"
 
 

@@ -58,7 +58,9 @@ def statements(text: str) -> list[Sentence]:
 
 def _paragraphs(text: str) -> Iterator[tuple[Span, bool]]:
     """The paragraphs and list items of a text, without the white space around them."""
-    begin, end, is_item = -1, -1, False
+    begin = -1
+    end = -1
+    is_item = False
     place = 0
     for line in text.splitlines(keepends=True):
         first = place + len(line) - len(line.lstrip())

@@ -39,7 +39,10 @@ class SummaryTask:
     def __init__(
         self, c: Conversation, scope: Scope, request: CompactionRequest, pool: Pool, hooks: str = ""
     ) -> None:
-        self.c, self.scope, self.request, self._pool = c, scope, request, pool
+        self.c = c
+        self.scope = scope
+        self.request = request
+        self._pool = pool
         self.steered = bool(request.instructions or hooks)
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks

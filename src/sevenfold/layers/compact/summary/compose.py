@@ -170,7 +170,8 @@ def compose(
     """
     if apart:
         facts = replace(facts, messages=(), left_out={**facts.left_out, "messages": 0})
-    draft, nothing = _Composition(facts, lists, titles, apart), [list[str]() for _ in lists]
+    draft = _Composition(facts, lists, titles, apart)
+    nothing = [list[str]() for _ in lists]
     empty = replace(draft, facts=replace(facts, messages=()))
     frame = count(empty.text((), nothing)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame

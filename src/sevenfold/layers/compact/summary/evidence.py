@@ -73,7 +73,8 @@ class Evidence:
         That is too little to support the claim, and too much to call it made up. A claim without an act that is hard
         to undo is no accusation either.
         """
-        acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
+        acts = frozenset(map(alike, claim.acts))
+        about = frozenset(map(alike, claim.about))
         enough = len(about & self._vocabulary) >= _ENOUGH * len(about)
         return not acts or (enough and bool(acts & self._vocabulary))
 
@@ -106,7 +107,8 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     said = _WORD.findall(sentence.casefold().replace("’", "'"))
     meant = [alike(word) for word in said]
     given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
-    acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
+    acts = frozenset(map(alike, claim.acts))
+    about = frozenset(map(alike, claim.about))
     crucial = map(alike, claim.about & roots("crucial"))
     enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
     # "Push it" does not say what to push, so it supports only a claim that says hardly more.

@@ -2,7 +2,7 @@
 
 A record is sent again with every request, so one block without an id, or in the mouth of the wrong speaker, would make
 its session unsendable for good. Such a block is sent as text that says what it was and holds its bytes; reasoning that
-was never signed is left out. Nothing is changed in the record, and the same block is always mended the same way.
+was never signed is left out. Nothing is changed in the record, and the same block is always replaced by the same text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INSIDE_RESULTS = frozenset(
 )
 
 
-def mended(role: str, block: Block) -> Block | None:
+def sendable(role: str, block: Block) -> Block | None:
     """The block as a provider takes it from this speaker: usually unchanged; None if it is left out."""
     kind = block.kind
     if kind == "text" and block.raw.startswith(_TEXT):
@@ -48,7 +48,7 @@ def mended(role: str, block: Block) -> Block | None:
     if kind == "tool_result" and role == "user" and _RESULT.match(block.raw):
         return block
     if kind == "tool_result" and role == "user" and block.id:
-        return _mended_result(block)
+        return _sendable_result(block)
     if _is_sendable(role, block):
         return block
     return None if kind in THINKING else blocks.text(described(block))
@@ -87,7 +87,7 @@ def _has(raw: bytes, names: tuple[str, ...]) -> bool:
     return all(name in fields for name in names) and (b'"search_result"' in raw or source.startswith(b"{"))
 
 
-def _mended_result(block: Block) -> Block:
+def _sendable_result(block: Block) -> Block:
     """A tool result whose parts a provider takes; those that it does not are sent as text."""
     body = block.body()
     if not isinstance(body, ToolResult):
