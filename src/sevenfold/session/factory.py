@@ -460,14 +460,18 @@ def _conversation(
         process=this_process(),
         is_alive=process_is_alive,
     )
-    usual = _REMEMBERING if services.memory is not None else _LADDER
+    ladder = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")
+    if layers is not None:
+        ladder = Ladder(named_layers.resolved(layers))
+    elif added := store.settings.current().layer_plugins:
+        ladder = Ladder([*named_layers.resolved(added, where="the setting layer_plugins"), *ladder.layers])
     made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
-        Ladder(named_layers.resolved(layers)) if layers is not None else usual,
+        ladder,
         frame,
     )
     if store.branch and not store.fresh:

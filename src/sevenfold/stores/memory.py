@@ -104,7 +104,7 @@ class MemoryText:
         self._text = text
 
 
-class MemoryIndex:
+class IndexInMemory:
     """The bytes of a search index in memory; see `sevenfold.ports.StoredIndex`."""
 
     file: Path | None = None
@@ -130,7 +130,7 @@ class _Session(Struct):
     modified: float = 0.0
     results: MemoryResults = field(default_factory=MemoryResults)
     notes: MemoryText = field(default_factory=MemoryText)
-    index: MemoryIndex = field(default_factory=MemoryIndex)
+    index: IndexInMemory = field(default_factory=IndexInMemory)
     agent: MemoryText = field(default_factory=lambda: MemoryText("memory/state.json"))
     files: MemoryFolder = field(default_factory=MemoryFolder)
     """The other files of its agent."""
@@ -250,7 +250,7 @@ class MemoryStore:
         """The notes of the session, or of a branch."""
         return self._text(self._kept(session, branch).notes)
 
-    def recall_index(self, session: str, branch: str = "") -> MemoryIndex:
+    def recall_index(self, session: str, branch: str = "") -> IndexInMemory:
         """The search index of the session, or of a branch."""
         return self._kept(session, branch).index
 
