@@ -52,7 +52,15 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=True)
     interpreter = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    command = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]
+    command = [
+        str(interpreter),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        str(ROOT),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode and any(sign in done.stderr for sign in WITHOUT_NETWORK) and not PROVING:
         pytest.skip("not tested: no package index can be reached")
@@ -75,7 +83,7 @@ def test_the_engine_alone_holds_a_session(python: Path, tmp_path: Path) -> None:
 @pytest.mark.spec("S26.21")
 def test_a_command_that_needs_more_says_in_one_line_what_to_install(python: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [python, "-m", "sevenfold", *arguments]
+        command = [str(python), "-m", "sevenfold", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert run("--help").returncode == 0
