@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 21
 MOST_MILLISECONDS = 60
-MOST_DISTRIBUTIONS = 6
+MOST_DISTRIBUTIONS = 2
 
 BARE = "bare interpreter"
 PACKAGE = "import sevenfold"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import sevenfold
+from sevenfold.cli.chat.start import ChatOptions, agent_options
 from sevenfold.cli.main import main
 from sevenfold.errors import InputError
 from sevenfold.layers.ladder import STANDARD
@@ -151,6 +153,30 @@ def test_a_layer_of_an_installed_package_is_chosen_by_its_name(install: Install)
         assert [layer.name for layer in session.conversation.ladder.layers][:2] == ["quiet", "offload"]
     with sevenfold.Agent("offline", layers=["quiet", *STANDARD], tools=[]) as agent:
         assert agent.assembly.conversation.ladder.layers[0].name == "quiet"
+
+
+@pytest.mark.spec("S26.20")
+def test_a_setting_adds_layers_of_installed_packages_to_sessions_agents_and_the_chat(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    install("quieting", LAYER, "[sevenfold.layers]\nquiet = quieting:Quiet\n")
+    monkeypatch.setenv("SEVENFOLD_LAYER_PLUGINS", "quiet")
+    with sevenfold.Session.in_memory(model="offline") as session:
+        assert [layer.name for layer in session.conversation.ladder.layers] == [
+            "quiet",
+            *(layer.name for layer in STANDARD),
+        ]
+    chosen = agent_options(ChatOptions(folder=tmp_path, name="s", model="offline"))
+    with closing(chosen["client"]), sevenfold.Agent("offline", **chosen) as agent:
+        assert agent.assembly.conversation.ladder.layers[0].name == "quiet"
+    with sevenfold.Session.in_memory(model="offline", layers=STANDARD) as session:
+        assert session.conversation.ladder.layers == STANDARD
+
+
+@pytest.mark.spec("S26.20")
+def test_a_setting_that_names_a_layer_nobody_brings_is_an_error_that_names_the_setting():
+    with pytest.raises(InputError, match="the setting layer_plugins has the name 'lost'"):
+        sevenfold.Session.in_memory(model="offline", settings={"layer_plugins": ["lost"]})
 
 
 @pytest.mark.spec("S26.5")

@@ -42,6 +42,9 @@ class Log(Protocol):
 
     fence: int
     """The fencing number of its lease; 0 if it was not opened for writing."""
+    lease_seconds: float
+    """How long its lease lasts after an append or `renew`; 0 if it lasts until the log is closed or its process ends.
+    """
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Append lines, each ending in a newline, in one write; a crash may leave only the first part of them.
@@ -95,6 +98,12 @@ class Log(Protocol):
 
     def identity(self) -> LogIdentity:
         """The session and its folder, from the newest record that names both."""
+
+    def renew(self) -> None:
+        """Extend the lease. Raises `sevenfold.errors.TranscriptOvertaken` if another writer has had it since.
+
+        A lease that has expired is extended too, as long as nobody else has opened the log.
+        """
 
     def close(self) -> None:
         """Release the lease, so that others can write."""
@@ -190,6 +199,20 @@ class DreamLock(Protocol):
         """Release the lock after a failure and restore the last time; does nothing if another process took over."""
 
 
+class StoredIndex(Protocol):
+    """The search index over one session; it can be made again from the log at any time, so losing it loses nothing."""
+
+    @property
+    def file(self) -> Path | None:
+        """The index's own file, which one writer keeps up to date; None if the store keeps a copy of its bytes."""
+
+    def read(self) -> bytes | None:
+        """The bytes last stored, or None."""
+
+    def write(self, index: bytes) -> None:
+        """Replace the bytes; raises `sevenfold.errors.TranscriptError`."""
+
+
 class SessionInfo(Struct, frozen=True):
     """A session in a store."""
 
@@ -201,12 +224,17 @@ class SessionInfo(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where sessions are kept."""
+    """Where sessions are kept, with all that belongs to them."""
+
+    tenant: str
+    """Whose sessions these are; empty if there is only one tenant. Nothing of another tenant's can be seen here, and
+    none of their locks."""
 
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> Log:
         """Open the log of a new or existing session for writing.
 
-        The log holds a lease until it is closed or its process ends. Raises `sevenfold.errors.TranscriptLocked` if
+        The log holds a lease until it is closed, its process ends, or `Log.lease_seconds` pass without a sign of it; a
+        store whose leases expire renews those of living processes itself. Raises `sevenfold.errors.TranscriptLocked` if
         another writer still holds the lease after ``wait`` seconds. With ``take``, this log takes over instead: it gets
         a larger fencing number, and the store refuses what the other writer appends with
         `sevenfold.errors.TranscriptOvertaken`.
@@ -237,11 +265,21 @@ class Store(Protocol):
     def transcript(self, session: str, branch: str = "") -> Path | None:
         """The file with the log, or with what a branch adds to it, for tools that read files; None if there is none."""
 
+    def fenced(self, writer: Log) -> Store:
+        """The same store for what belongs to a session that is being written.
+
+        Whatever is written through it (results, notes, state, files, memory, mail) is refused with
+        `sevenfold.errors.TranscriptOvertaken` once another writer has taken over from ``writer``, a log of this store.
+        """
+
     def results(self, session: str) -> Results:
         """The session's tool results that were too large for the context."""
 
-    def notes(self, session: str) -> StoredText:
-        """The session's notes."""
+    def notes(self, session: str, branch: str = "") -> StoredText:
+        """The notes of a session, or of one of its branches."""
+
+    def recall_index(self, session: str, branch: str = "") -> StoredIndex:
+        """The search index over a session, or over one of its branches."""
 
     def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent: permissions, to-dos, open files."""
@@ -268,14 +306,24 @@ class Store(Protocol):
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock shared by all users of the store; raises `sevenfold.errors.TranscriptLocked`."""
 
-    def sessions(self) -> Sequence[SessionInfo]:
-        """All sessions, newest first."""
+    def sessions(self, *, since: float = 0.0, limit: int | None = None) -> Sequence[SessionInfo]:
+        """The sessions that were modified at ``since`` or later, newest first; at most ``limit``."""
 
     def export(self, session: str) -> Iterator[bytes]:
         """The log as JSONL, line by line; `import_` restores the same lines at the same positions."""
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Create a session from exported lines; raises `sevenfold.errors.InputError` if it already exists."""
+
+    def erase(self, session: str) -> None:
+        """Remove a session with its branches and all that belongs to it, for good.
+
+        Raises `sevenfold.errors.TranscriptLocked` while it, or one of its branches, is open for writing, and
+        `sevenfold.errors.TranscriptMissing` if there is nothing of it.
+        """
+
+    def close(self) -> None:
+        """Give back connections and files; the store is not used afterwards."""
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True):

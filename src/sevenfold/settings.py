@@ -138,6 +138,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     thinking: Literal["shown", "hidden", "off"] | None = None
 
     # Around it.
+    layer_plugins: tuple[Word, ...] = ()
     content_seconds: Positive = 900
     language: Word | None = None
     output_style: Word | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sevenfold
+from sevenfold.agent.team.presence import TaskFile
 from sevenfold.errors import InputError, TranscriptError, TranscriptFull
 from sevenfold.ports import Store
 from sevenfold.session.factory import OpenOptions, on_disk
@@ -16,6 +17,7 @@ from sevenfold.stores.files import safe_name
 from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.stores.mirror import Mirror
+from tests.agent.team.test_tasks import wait_until
 from tests.agent.working import agent, model_of, results, use
 from tests.stores.test_store_contract import MAKERS
 
@@ -219,3 +221,56 @@ def test_safe_names_of_branches_keep_their_agents_apart(tmp_path: Path) -> None:
     store = MAKERS["jsonl"](tmp_path)
     store.agent_files("s", "a/b").write("x", b"1")
     assert store.agent_files("s").read(f"branches/{safe_name('a/b')}/x") == b"1"
+
+
+@pytest.mark.spec("S25.27")
+def test_the_tasks_of_an_agent_are_seen_and_stopped_through_its_store(
+    opened: Callable[[], Store], folder: Path
+) -> None:
+    steps = [
+        [use("Shell", "c1", command="sleep 600", background=True)],
+        "It is running.",
+    ]
+    with agent(steps, folder, name="s", store=opened(), mode="autonomous") as working:
+        working.run("Start it.")
+        other = opened()
+        seen = TaskFile(other.agent_files("s"), "s", other.mailbox())
+
+        def commands() -> list[tuple[str, str, str]]:
+            listed = seen.read()
+            tasks = listed.tasks if listed is not None else ()
+            return [(task.id, task.name, task.state) for task in tasks if task.kind == "command"]
+
+        wait_until(commands)
+        ((task, name, state),) = commands()
+        assert (name, state) == ("sleep 600", "working")
+        order = seen.order_kill(task, "order-1")
+        wait_until(lambda: seen.carried_out(order))
+        wait_until(lambda: commands() != [(task, name, "working")])
+    assert seen.read() is None
+
+
+@pytest.mark.spec("S25.22")
+def test_an_agent_that_was_overtaken_leaves_the_files_of_its_successor_alone(
+    opened: Callable[[], Store], folder: Path
+) -> None:
+    (folder / "a.txt").write_text("before")
+    steps = [[use("Shell", "c1", command="printf after > a.txt")], "Done."]
+    overtaken = agent(steps, folder, name="s", store=opened(), mode="autonomous", checkpoints=True)
+    with overtaken:
+        overtaken.run("Work.")
+        store = opened()
+        successor = store.open("s", take=True)
+        before = {name: store.agent_files("s").read(name) for name in store.agent_files("s").names()}
+        state = store.agent_state("s").read()
+        overtaken.assembly.state.goal = "something else"
+        overtaken.assembly.state.save()
+        checkpoints = overtaken.assembly.checkpoints
+        assert checkpoints is not None
+        checkpoints.begin(("a.txt",))
+        checkpoints.end(("a.txt",))
+        for problem in (overtaken.assembly.state.problem, checkpoints.problem):
+            assert re.search("taken over|took over", problem)
+        after = {name: store.agent_files("s").read(name) for name in store.agent_files("s").names()}
+        assert (after, store.agent_state("s").read()) == (before, state)
+        successor.close()

@@ -37,7 +37,7 @@ def test_nothing_that_reads_the_whole_conversation_is_done_in_the_event_loop() -
             return set(called)
 
     called = asyncio.run(main())
-    assert "_finish" in called
+    assert "drive_async" in called
     assert not HEAVY & called
 
 

@@ -419,10 +419,12 @@ def test_an_overtaken_writer_replaces_no_file_of_the_session(tmp_path, what):
             assert saved is not None
             saved.write(text)
 
-    first, second = JsonlStore(tmp_path), JsonlStore(tmp_path)
-    with closing(first.open("s")):
+    store = JsonlStore(tmp_path)
+    with closing(store.open("s")) as overtaken:
+        first = store.fenced(overtaken)
         write(first, "first")
-        with closing(second.open("s", take=True)):
+        with closing(store.open("s", take=True)) as writer:
+            second = store.fenced(writer)
             write(second, "second")
             before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
             with pytest.raises(TranscriptOvertaken, match="taken over"):
@@ -435,7 +437,8 @@ def test_an_overtaken_writer_replaces_no_file_of_the_session(tmp_path, what):
 @pytest.mark.spec("S19.22")
 def test_a_writer_that_was_not_overtaken_and_one_that_closed_replace_their_notes(tmp_path):
     store = JsonlStore(tmp_path)
-    with closing(store.open("s")):
-        store.notes("s").write("open")
-    store.notes("s").write("closed")
+    with closing(store.open("s")) as log:
+        fenced = store.fenced(log)
+        fenced.notes("s").write("open")
+    fenced.notes("s").write("closed")
     assert store.notes("s").read() == "closed"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import strategies as st
@@ -34,13 +35,12 @@ from sevenfold.errors import (
     TranscriptLocked,
     TranscriptOvertaken,
 )
-from sevenfold.ports import Log, Store
+from sevenfold.ports import Folder, Log, Results, Store
 from sevenfold.stores import registry
-from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
-from sevenfold.stores.memory import MemoryResults, MemoryStore
+from sevenfold.stores.memory import MemoryStore
 from sevenfold.testing.stores import StoreContract, filled, said
 from tests.stores.records import Model, records
 
@@ -60,15 +60,21 @@ def documented() -> dict[str, Any]:
     return names
 
 
-def sqlite(folder: Path) -> Store:
+def sqlite(folder: Path, tenant: str = "") -> Store:
     folder.mkdir(exist_ok=True)
-    made: Store = documented()["SqliteStore"](f"sqlite://{folder / 'sessions.db'}")
+    named = f"?tenant={quote(tenant, safe='')}" if tenant else ""
+    made: Store = documented()["SqliteStore"](f"sqlite://{folder / 'sessions.db'}{named}")
     return made
 
 
-MAKERS: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda folder: MemoryStore(),
-    "jsonl": lambda folder: JsonlStore(folder / "sessions"),
+def in_memory(folder: Path, tenant: str = "") -> Store:
+    named = f"?tenant={quote(tenant, safe='')}" if tenant else ""
+    return registry.open_store(f"memory://{folder}{named}")
+
+
+MAKERS: dict[str, Callable[..., Store]] = {
+    "memory": in_memory,
+    "jsonl": lambda folder, tenant="": JsonlStore(folder / "sessions", tenant=tenant),
     "documented": sqlite,
 }
 
@@ -78,22 +84,31 @@ def store(request, tmp_path) -> Store:
     return MAKERS[request.param](tmp_path)
 
 
-@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+@pytest.mark.spec(
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+)
 class TestMemoryStore(StoreContract):
-    def open_store(self, folder: Path) -> Store:
-        return MAKERS["memory"](folder)
+    def open_store(self, folder: Path, tenant: str = "") -> Store:
+        return MAKERS["memory"](folder, tenant)
 
 
-@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+@pytest.mark.spec(
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+)
 class TestJsonlStore(StoreContract):
-    def open_store(self, folder: Path) -> Store:
-        return MAKERS["jsonl"](folder)
+    def open_store(self, folder: Path, tenant: str = "") -> Store:
+        return MAKERS["jsonl"](folder, tenant)
 
 
-@pytest.mark.spec("S25.1", "S25.2", "S25.3", "S25.4")
+@pytest.mark.spec(
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+)
 class TestDocumentedStore(StoreContract):
-    def open_store(self, folder: Path) -> Store:
-        return MAKERS["documented"](folder)
+    def open_store(self, folder: Path, tenant: str = "") -> Store:
+        return MAKERS["documented"](folder, tenant)
+
+    def expire(self, store: Any) -> None:
+        store.db.rows("UPDATE log SET expires = 1")
 
 
 # -- branches --------------------------------------------------------------------------------------
@@ -102,10 +117,10 @@ class TestDocumentedStore(StoreContract):
 class ForgetfulStore(MemoryStore):
     """A store that gives every session the same results, and the user the memory of the project."""
 
-    def results(self, session: str) -> MemoryResults:
+    def results(self, session: str) -> Results:
         return super().results("")
 
-    def user_memory(self) -> MemoryFolder:
+    def user_memory(self) -> Folder:
         return self.memory()
 
 

@@ -35,6 +35,7 @@ from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.controls import EFFORTS, THINKING
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.conversation.request import ToolCall
+from sevenfold.conversation.step_thread import await_end
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
@@ -391,15 +392,21 @@ class AsyncAgent(_BaseAgent):
             return await self._drive(loop.compact(request))
 
     async def _drive(self, flow: Flow[R]) -> R:
-        parts = self.assembly
+        parts, lock = self.assembly, self.assembly.conversation.lock
         return await drive_async(
-            flow, self._interruptible, parts.reporter.put, self._hooks, parts.loop.stopped
+            flow,
+            self._interruptible,
+            parts.reporter.put,
+            self._hooks,
+            parts.loop.stopped,
+            lock,
+            self.session.steps,
         )
 
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
             self.interrupt()
-        await interrupt.await_end(task)
+        await await_end(task)
         self.assembly.reporter.sink = None
         self._running = False
 

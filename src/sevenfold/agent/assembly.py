@@ -397,7 +397,7 @@ class Assembly:
             return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
-            MirroredFolder(self.home.folder / "checkpoints", self.home.mirror),
+            MirroredFolder(self.home.folder / "checkpoints", self.home.mirror, self.store.log.renew),
             self.workspace,
             lambda: find_searcher().files(str(self.workspace), lambda: False),
             lambda: transcript.view.tip,

@@ -121,6 +121,8 @@ class MirroredFolder(Struct, frozen=True):
 
     path: Path
     mirror: Mirror | None = None
+    check: Callable[[], None] = lambda: None
+    """Raises if another writer took over the session; the mirror's store checks that itself."""
 
 
 class Checkpoints:
@@ -144,6 +146,7 @@ class Checkpoints:
         kept = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
         self._folder = kept.path
         self._mirror = kept.mirror
+        self._check = kept.check
         self._workspace = workspace
         self._listing = listing
         self._tip = tip
@@ -420,6 +423,7 @@ class Checkpoints:
             if self._mirror is not None:
                 self._mirror.append(journal, line)
                 return
+            self._check()
             private_folder(self._folder)
             with open(journal, "ab", opener=private_opener) as file:
                 file.write(line + b"\n")

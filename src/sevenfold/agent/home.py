@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sevenfold.ports import Store, StoredText
+from sevenfold.ports import Folder, Store, StoredText
+from sevenfold.stores.files import safe_name
 from sevenfold.stores.jsonl.store import FileText
 from sevenfold.stores.mirror import Mirror
 
@@ -29,6 +30,10 @@ class AgentHome(Struct, frozen=True):
     """Where the agent's state is saved, if not in the folder."""
     mirror: Mirror | None = None
     """Copies the folder's files to the store; None if the store keeps them there itself, or there is none."""
+    files: Folder | None = None
+    """The folder as the store keeps it; None if there is no store, or for a sub-agent."""
+    name: str = ""
+    """The safe name under which other processes find the agent."""
 
     @property
     def saved(self) -> StoredText | None:
@@ -61,10 +66,14 @@ class AgentHome(Struct, frozen=True):
         results = results.resolve() if results is not None else None
         # Through the store the state is fenced: a writer that was overtaken replaces nothing.
         text = None if branch else store.agent_state(session)
+        name = safe_name(branch or session)
         if kept.directory is not None:
-            return cls(kept.directory.resolve(), results, temporary=False, text=text)
+            folder = kept.directory.resolve()
+            return cls(folder, results, temporary=False, text=text, files=kept, name=name)
         mirror = Mirror.open(kept)
-        return cls(mirror.directory, results, temporary=True, text=text, mirror=mirror)
+        return cls(
+            mirror.directory, results, temporary=True, text=text, mirror=mirror, files=kept, name=name
+        )
 
     @classmethod
     def unsaved(cls) -> AgentHome:

@@ -99,18 +99,6 @@ async def await_interruptibly(
     return task.result()
 
 
-async def await_end(task: asyncio.Future[Any]) -> None:
-    """Wait until a task has ended; a cancellation of the waiting task is raised only afterwards."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
 class _Listener:
     """Forwards the pieces of an answer until the request is interrupted, and collects its text."""
 

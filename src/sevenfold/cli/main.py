@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 import sevenfold as package
-from sevenfold.cli.text import complain, one_line
+from sevenfold.cli.text import complain, not_installed, one_line
 from sevenfold.errors import InputError, NotAuthenticated, NotPermitted, UserError
 from sevenfold.plugins import COMMANDS as PLUGIN_COMMANDS
 from sevenfold.plugins import plugins
@@ -85,6 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (UserError, NotAuthenticated, NotPermitted) as error:
         complain(str(error))
+        return FAILED
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "rich":
+            raise
+        complain(str(not_installed("command line", "cli", error)))
         return FAILED
     except KeyboardInterrupt:
         complain("interrupted")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -27,11 +26,13 @@ from sevenfold.cli.storage.secrets import scan as find_secrets
 from sevenfold.cli.text import add_switches, confirm, plural, write
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
-from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
+from sevenfold.stores.files import Staged, opened, private_folder, safe_name
 from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index, user_home
+from sevenfold.stores.jsonl import removal
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
+from sevenfold.stores.jsonl.removal import Extent, extent, lock_branches
 from sevenfold.stores.jsonl.store import BranchPoint
 from sevenfold.stores.lineage import must_be_user
 
@@ -146,25 +147,11 @@ class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # -- removing a session ------------------------------------------------------------------------------
 
 
-class Extent(Struct, frozen=True):
-    """The size of everything stored for a session."""
-
-    results: int
-    files: int
-    bytes: int
-
-
 def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFiles]:
     """The sessions with this id, or whose files have this name, in one project's folder or in all."""
     projects = home.projects() if folder is None else [home.project(folder)]
     names = {session, safe_name(session)}
     return [one for project in projects for one in project.all_sessions() if one.name in names]
-
-
-def extent(session: SessionFiles) -> Extent:
-    """How much removing a session would remove."""
-    files = _files(session)
-    return Extent(len(session.stored_results()), len(files), sum(path.stat().st_size for path in files))
 
 
 def remove_if_confirmed(
@@ -183,44 +170,18 @@ def remove_if_confirmed(
 
 def remove(home: Home, session: SessionFiles, stamper: RecordStamper) -> None:
     """Remove all files of a session; raises `sevenfold.errors.TranscriptLocked` while it is in use."""
-    try:
-        with FileLock(session.transcript) as lock, ExitStack() as locks:
-            _lock_branches(session, locks)
-            gone = extent(session)
-            PurgeNote(
-                at=stamper.stamp(),
-                what="session",
-                project=session.folder.name,
-                session=session.name,
-                files=gone.files,
-                bytes=gone.bytes,
-            ).write(home)
-            for path in _files(session):
-                path.unlink(missing_ok=True)
-            for folder in (session.results, session.agent, session.branches):
-                _remove_folder(folder)
-            lock.remove()
-    except OSError as error:
-        raise explain(error, session.transcript) from error
 
+    def note(gone: Extent) -> None:
+        PurgeNote(
+            at=stamper.stamp(),
+            what="session",
+            project=session.folder.name,
+            session=session.name,
+            files=gone.files,
+            bytes=gone.bytes,
+        ).write(home)
 
-def _files(session: SessionFiles) -> list[Path]:
-    """The files of a session, the transcript first: once it is gone, `gc` finds stored results left as orphans."""
-    there = [session.transcript, session.notes, *session.indexes(), *session.branch_files()]
-    there += [*session.stored_results(), *session.agent_files()]
-    return [path for path in there if path.is_file() or path.is_symlink()]
-
-
-def _remove_folder(folder: Path) -> None:
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.is_dir():
-        shutil.rmtree(folder)
-
-
-def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
-    for path in session.branch_files():
-        locks.enter_context(FileLock(path))
+    removal.remove(session, note)
 
 
 # -- masking a secret --------------------------------------------------------------------------------
@@ -275,7 +236,7 @@ def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], stampe
         for one in affected:
             if one.session and one.session.transcript.exists():
                 locks.enter_context(FileLock(one.session.transcript))
-                _lock_branches(one.session, locks)
+                lock_branches(one.session, locks)
             if home.telemetry in one.places:
                 # The lock keeps the file from being rotated meanwhile.
                 locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))

@@ -20,6 +20,7 @@ from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.removal import extent
 from sevenfold.stores.lineage import must_be_user
 
 
@@ -65,7 +66,7 @@ def _delete(options: argparse.Namespace) -> int:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
         found = purge.find(home, archived.named(options.name, kept).name, folder)
     for one in found:
-        there = purge.extent(one)
+        there = extent(one)
         about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
         if code := purge.remove_if_confirmed(home, one, options, about, "Delete"):
             return code

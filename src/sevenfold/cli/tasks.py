@@ -14,6 +14,7 @@ from sevenfold.agent.team.presence import TaskFile
 from sevenfold.cli.text import add_folder, clean, duration, money, one_line
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import Refused, TranscriptLocked
+from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import Project, SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -48,9 +49,11 @@ FoundTask = tuple[SessionFiles, TaskFile, Task]
 def _tasks(project: Project, mailbox: SqliteMailbox) -> Iterator[FoundTask]:
     """The tasks of the sessions that are open in some process."""
     for session in project.all_sessions():
-        file = TaskFile(session.agent, mailbox)
-        kept = file.read() if file.path.exists() and _is_open(session.transcript) else None
-        for task in kept.tasks if kept is not None else ():
+        file = TaskFile(FileFolder(session.agent), session.name, mailbox)
+        kept = file.read()
+        if kept is None or not _is_open(session.transcript):
+            continue
+        for task in kept.tasks:
             yield session, file, task
 
 

@@ -176,8 +176,11 @@ def one_line(text: str, room: int = 0, cut: str = "…") -> str:
 
 def fit(line: str, room: int, cut: str = "…") -> str:
     """A clean line, cut to at most ``room`` cells; ``cut`` marks where."""
-    # Commands that print JSON import this module too, and should not wait for rich.
-    from rich.cells import cell_len, set_cell_size
+    # Commands that print JSON import this module too, and should not wait for rich, or need it.
+    try:
+        from rich.cells import cell_len, set_cell_size
+    except ModuleNotFoundError:
+        return line if len(line) <= room else line[: max(0, room - len(cut))] + cut
 
     if cell_len(line) <= room:
         return line
@@ -258,7 +261,8 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
 def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
     """The error for a missing module that comes with extras of the package."""
     return UserError(
-        f"the {what} needs {error.name}, which is not installed; run: pip install 'sevenfold[{extras}]'"
+        f"the {what} needs {(error.name or '').partition('.')[0]}, which is not installed; run: pip install "
+        f"'sevenfold[{extras}]'"
     )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Protocol, TypeVar
 
 from sevenfold.conversation.flow import AsyncHookRunner, Flow, Guard, HookRunner, drive, drive_async
+from sevenfold.conversation.step_thread import StepThread
 from sevenfold.ports import AsyncClient, Client
 
 Result = TypeVar("Result")
@@ -115,28 +117,48 @@ class Threads:
 
 
 class TaskRunner:
-    """Runs flows as tasks of the running event loop."""
+    """Runs flows as tasks of the event loop, and their steps in a thread."""
 
-    def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHookRunner | None = None) -> None:
+    def __init__(
+        self,
+        client: Callable[[], AsyncClient],
+        hooks: AsyncHookRunner | None,
+        guard: Guard,
+        thread: StepThread,
+    ) -> None:
         self._client = client
         self._hooks = hooks
+        self._guard = guard
+        self._thread = thread
         self._running: set[asyncio.Task[None]] = set()
 
     def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
         """Start the flow; see `Runner`."""
+        self._thread.on_loop(partial(self._start, work, done))
+
+    def _start(self, work: Flow[Result], done: Done[Result]) -> None:
         task = asyncio.get_running_loop().create_task(self._run(work, done))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
-        """Call a function every ``seconds`` in the running event loop; see `Runner`."""
+        """Call a function every ``seconds`` in the thread of the steps; see `Runner`."""
+        beats: list[asyncio.Task[None]] = []
 
         async def beat() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                call()
+                await self._thread.run(call)
 
-        return asyncio.get_running_loop().create_task(beat()).cancel
+        def start() -> None:
+            beats.append(asyncio.get_running_loop().create_task(beat()))
+
+        def stop() -> None:
+            for task in beats:
+                task.cancel()
+
+        self._thread.on_loop(start)
+        return partial(self._thread.on_loop, stop)
 
     async def settle(self, seconds: float) -> None:
         """Wait at most ``seconds`` for running flows."""
@@ -149,12 +171,12 @@ class TaskRunner:
         until = monotonic() + max((ending.seconds for ending in endings), default=0.0)
         try:
             for ending in endings:
-                ending.leave()
+                await self._thread.run(ending.leave)
             while self._running and any(ending.busy for ending in endings) and monotonic() < until:
                 await asyncio.wait(list(self._running), timeout=BETWEEN_LOOKS)
         finally:
             for ending in endings:
-                ending.left()
+                await self._thread.run(ending.left)
 
     async def close(self, seconds: float = 5.0) -> None:
         """Wait at most ``seconds`` for running flows, then cancel the rest."""
@@ -166,7 +188,14 @@ class TaskRunner:
 
     async def _run(self, work: Flow[Result], done: Done[Result]) -> None:
         try:
-            came: Result | Exception = await drive_async(work, self._client(), hooks=self._hooks)
+            came: Result | Exception = await drive_async(
+                work, self._client(), hooks=self._hooks, guard=self._guard, thread=self._thread
+            )
         except Exception as error:  # noqa: BLE001 (the session only hears of it)
             came = error
-        done(came)
+
+        def finish() -> None:
+            with self._guard:
+                done(came)
+
+        await self._thread.run(finish)

@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, fin
 from msgspec import Struct
 
 from sevenfold.conversation.hooks import HookInput, HookOutcome
+from sevenfold.conversation.step_thread import StepThread
 from sevenfold.errors import Aborted, Refused
 from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
 
@@ -209,9 +210,13 @@ def drive(
             case _:
                 assert_never(effect)
 
-    # Nothing in `perform` awaits, so the coroutine finishes at the first step.
+    async def advance(step: Callable[[], Any]) -> Any:
+        with guard:
+            return step()
+
+    # Nothing in `perform` and `advance` awaits, so the coroutine finishes at its first step.
     try:
-        _run(flow, perform, guard).send(None)
+        _run(flow, perform, advance).send(None)
     except StopIteration as end:
         result: R = end.value
         return result
@@ -224,8 +229,13 @@ async def drive_async(
     watch: Watcher | None = None,
     hooks: AsyncHookRunner | None = None,
     stopped: Signal | None = None,
+    guard: Guard = _UNGUARDED,
+    thread: StepThread | None = None,
 ) -> R:
-    """Run a flow to its end without blocking the event loop; see `drive` for ``stopped``."""
+    """Run a flow to its end without blocking the event loop; see `drive` for ``stopped`` and ``guard``.
+
+    The flow's own steps run in ``thread``; without one, they run on the event loop.
+    """
 
     async def perform(effect: Effect) -> Any:
         match effect:
@@ -238,34 +248,58 @@ async def drive_async(
             case Run(later=later):
                 return await later()
             case Gather(flows=flows, limit=limit):
-                again = partial(drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped)
+                again = partial(
+                    drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped, thread=thread
+                )
                 return await _gathered_async(flows, limit, again)
             case _:
                 assert_never(effect)
 
-    return await _run(flow, perform, _UNGUARDED)
+    def guarded(step: Callable[[], Any]) -> Any:
+        with guard:
+            return step()
+
+    async def advance(step: Callable[[], Any]) -> Any:
+        return guarded(step) if thread is None else await thread.run(partial(guarded, step))
+
+    return await _run(flow, perform, advance)
 
 
-async def _run(flow: Flow[R], perform: Callable[[Effect], Awaitable[Any]], guard: Guard) -> R:
+class _End(Struct, Generic[R], frozen=True):
+    """The result of a flow. A `StopIteration`, which carries it, could not leave a thread or a coroutine."""
+
+    result: R
+
+
+def _step(go_on: Callable[[], Effect]) -> Effect | _End[Any]:
+    try:
+        return go_on()
+    except StopIteration as end:
+        return _End(end.value)
+
+
+async def _run(
+    flow: Flow[R],
+    perform: Callable[[Effect], Awaitable[Any]],
+    advance: Callable[[Callable[[], Any]], Awaitable[Any]],
+) -> R:
     """The loop of both drivers: perform each effect and pass its result, or its error, back into the flow."""
     go_on: Callable[[], Effect] = partial(next, flow)
     try:
         while True:
-            with guard:
-                effect = go_on()
+            effect = await advance(partial(_step, go_on))
+            if isinstance(effect, _End):
+                result: R = effect.result
+                return result
             try:
                 go_on = partial(flow.send, await perform(effect))
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
                 go_on = partial(flow.throw, error)
             except BaseException as stop:
-                with guard:
-                    _cut_off(flow, stop)
+                await advance(partial(_cut_off, flow, stop))
                 raise
-    except StopIteration as end:
-        result: R = end.value
-        return result
     finally:
-        flow.close()
+        await advance(flow.close)
 
 
 def _cut_off(flow: Flow[R], stop: BaseException) -> None:

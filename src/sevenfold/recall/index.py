@@ -27,11 +27,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from sevenfold.errors import InputError
-from sevenfold.ports import FoundRecord, Log, Results
+from sevenfold.errors import InputError, TranscriptError
+from sevenfold.ports import FoundRecord, Log, Results, StoredIndex
 from sevenfold.recall.meaning import MOST, ByMeaning, Way, installed
 from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
-from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_code, remove
+from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Reached, Tables, error_code, remove
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue
 from sevenfold.record.entries import Entry
@@ -72,9 +72,18 @@ class RecallIndex:
     """A searchable index of everything said in a log; in memory unless a path is given."""
 
     def __init__(
-        self, log: Log, path: Path | None = None, *, fetch: Fetch | None = None, masks: bool = False
+        self,
+        log: Log,
+        path: Path | None = None,
+        *,
+        fetch: Fetch | None = None,
+        masks: bool = False,
+        stored: StoredIndex | None = None,
     ) -> None:
-        """``masks``: mask secrets in the index, including those in the model's words."""
+        """``masks``: mask secrets in the index, including those in the model's words.
+
+        Without a ``path``, the index begins with what is ``stored``, and is stored there again when it is closed.
+        """
         self._log = log
         self._masks = masks
         self._as_found = False
@@ -84,7 +93,9 @@ class RecallIndex:
         self._since = 0
         self._queue = Queue()
         self._lock = RLock()
-        self._tables = _opened(path)
+        self._stored = stored if path is None else None
+        self._tables = _opened(path, self._stored)
+        self._saved = self._reached()
 
     @classmethod
     def for_reading(
@@ -151,9 +162,21 @@ class RecallIndex:
         return self._safely(lambda: Search(self._tables, query, options).hits())
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database; store the index first, if it has changed and is not in a file."""
         with self._lock:
+            # Nobody waits for an index: what is not stored is read from the log the next time.
+            with suppress(sqlite3.DatabaseError, TranscriptError):
+                if self._stored is not None and self._reached() != self._saved:
+                    self._stored.write(self._tables.saved())
             self._tables.close()
+
+    def _reached(self) -> Reached | None:
+        """How far the log is indexed, as long as the index is kept by the store."""
+        if self._stored is None:
+            return None
+        with suppress(sqlite3.DatabaseError):
+            return self._tables.reached()
+        return None
 
     def _safely(self, work: Callable[[], _T]) -> _T:
         """Do some work; after a database error, rebuild the index from the log and try once more."""
@@ -179,7 +202,7 @@ class RecallIndex:
         self._tables.close()
         if self._path:
             remove(self._path)
-        self._tables = _opened(self._path)
+        self._tables = _opened(self._path, None)
 
     def _read_on(self, progress: Progress | None) -> int:
         lines, new = self._unread(), 0
@@ -238,11 +261,16 @@ def _whole(line: tuple[int, bytes]) -> bool:
     return line[1].endswith(b"\n")
 
 
-def _opened(path: Path | None) -> Tables:
-    """The tables in a file; in memory if there is no path or the file cannot be used."""
+def _opened(path: Path | None, stored: StoredIndex | None) -> Tables:
+    """The tables in a file; in memory if there is no path or the file cannot be used, beginning with what is stored."""
     if path is not None:
         with suppress(OSError, sqlite3.DatabaseError):
             return Tables.in_file(path)
+    if stored is not None:
+        with suppress(sqlite3.DatabaseError, TranscriptError):
+            content = stored.read()
+            if content is not None:
+                return Tables.restored(content)
     return Tables.created(IN_MEMORY)
 
 
@@ -310,18 +338,21 @@ class SessionRecall:
     def __init__(
         self,
         log: Log,
-        file: Path | None,
+        stored: StoredIndex | None,
         results: Results,
         *,
         masks: bool = False,
         index: Callable[[], RecallIndex] | None = None,
         vectors: int = MOST,
     ) -> None:
-        """Keep the index in ``file``, or in memory if None; ``masks`` masks secrets in it.
+        """Keep the index where it is ``stored``, or only in memory; ``masks`` masks secrets in it.
 
         ``index`` replaces the default way to create the index; ``vectors`` is the most passages that get a vector.
         """
-        self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch, masks=masks))
+        file = stored.file if stored is not None else None
+        self._make = index or (
+            lambda: RecallIndex(log, file, fetch=results.fetch, masks=masks, stored=stored)
+        )
         self._index: RecallIndex | None = None
         self._opening = Lock()
         self._follower = Follower(self._step)

@@ -107,6 +107,22 @@ class Tables:
             source.close()
         return copy
 
+    @classmethod
+    def restored(cls, content: bytes) -> Tables:
+        """The tables that `saved` returned, in memory; raises `sqlite3.DatabaseError` if they cannot be used."""
+        tables = cls(_connected(IN_MEMORY))
+        try:
+            tables._db.deserialize(content)
+            tables._check_version()
+        except sqlite3.DatabaseError:
+            tables.close()
+            raise
+        return tables
+
+    def saved(self) -> bytes:
+        """The tables as bytes, for `restored`."""
+        return self._db.serialize()
+
     def close(self) -> None:
         """Close the database."""
         self._db.close()

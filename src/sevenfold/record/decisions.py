@@ -364,6 +364,14 @@ class Remarked(Own, frozen=True, tag="remarked"):
     words: str
 
 
+class LayerNote(Own, frozen=True, tag="note"):
+    """What a layer keeps for itself; it changes nothing that is sent."""
+
+    layer: str
+    note: Raw
+    """Any JSON; only the layer knows what it means."""
+
+
 class AgentStart(Own, frozen=True, tag="agent_started"):
     """A sub-agent was given work: its first, or, for an ``agent`` that exists, more."""
 
@@ -439,7 +447,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 _Requests = Epoch | Amended | Request | Billed
 _Compactions = Carry | Commit | Signed
 _Changes = Offloaded | ShownResult | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
-_Marks = Forked | NotesMark | Remembered | Remarked | AgentStart | AgentEnd
+_Marks = Forked | NotesMark | Remembered | Remarked | LayerNote | AgentStart | AgentEnd
 OwnDecision = _Requests | _Compactions | _Changes | _Marks
 
 Trigger = Literal["auto", "manual"]

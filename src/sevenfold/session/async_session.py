@@ -13,6 +13,8 @@ from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import AsyncHookRunner, Flow, drive_async
 from sevenfold.conversation.request import Completion, completed
+from sevenfold.conversation.status import Reading
+from sevenfold.conversation.step_thread import StepThread
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.idle import IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
@@ -31,14 +33,14 @@ S = TypeVar("S", bound="AsyncSession")
 
 
 def _awaited(
-    method: Callable[Concatenate[Session, P], R], *, in_thread: bool = False
+    method: Callable[Concatenate[Session, P], R], *, aside: bool = False
 ) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]:
-    """Make a method of `Session` awaitable; use ``in_thread`` for one that may take a while."""
+    """Make a method of `Session` awaitable; with ``aside``, the session's own thread is not held up by it."""
 
     @wraps(method)
     async def awaited(self: AsyncSession, /, *args: P.args, **options: P.kwargs) -> R:
         work = partial(method, self._session, *args, **options)
-        return await asyncio.to_thread(work) if in_thread else work()
+        return await asyncio.to_thread(work) if aside else await self.steps.run(work)
 
     return awaited
 
@@ -77,7 +79,10 @@ class AsyncSession(SessionBase):
         self._wire = wire
         self._provider = provider_for(session.conversation.profile.model, client, wire)
         self._client: AsyncClient | None = None
-        self._tasks = TaskRunner(self._asker, hooks)
+        self.steps = StepThread()
+        """The thread in which everything runs that may read or write the store."""
+        self._tasks = TaskRunner(self._asker, hooks, self.conversation.lock, self.steps)
+        self._last_reading: Reading | None = None
         self._hooks = hooks
         if client is not None:
             self._asker()
@@ -127,20 +132,24 @@ class AsyncSession(SessionBase):
     unpin = _awaited(Session.unpin)
     snip = _awaited(Session.snip)
     rewind = _awaited(Session.rewind)
-    next_costs = _awaited(Session.next_costs, in_thread=True)
-    compact_preview = _awaited(Session.compact_preview, in_thread=True)
-    recall = _awaited(Session.recall, in_thread=True)
-    why = _awaited(Session.why, in_thread=True)
-    fetch = _awaited(Session.fetch, in_thread=True)
+    next_costs = _awaited(Session.next_costs, aside=True)
+    compact_preview = _awaited(Session.compact_preview, aside=True)
+    recall = _awaited(Session.recall, aside=True)
+    why = _awaited(Session.why, aside=True)
+    fetch = _awaited(Session.fetch, aside=True)
 
     async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
         pending = await self._run(turn.prepare(self.conversation, self._session.own_fields(fields)))
-        return Request(self.conversation, pending, self._provider)
+        request = Request(self.conversation, pending, self._provider)
+        # It would otherwise be recorded where the caller first looks at it, on the event loop.
+        await self.steps.run(request.record)
+        return request
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
         """See `Session.observe`."""
-        return self._session.observe(await replies.settled(reply), partial=partial)
+        settled = await replies.settled(reply)
+        return await self.steps.run(lambda: self._session.observe(settled, partial=partial))
 
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
@@ -152,7 +161,7 @@ class AsyncSession(SessionBase):
         client = self._asker()
         self.conversation.set_background_runner(self._tasks)
         flow = turn.turn(self.conversation, self._session.own_fields(fields))
-        return completed(await drive_async(flow, client, watch, self._hooks))
+        return completed(await self._run(flow, client, watch))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`."""
@@ -179,13 +188,31 @@ class AsyncSession(SessionBase):
         async with AsyncExitStack() as parts:
             if self._client is not None and self._given is None:
                 parts.push_async_callback(self._client.close)
+            parts.callback(self.steps.close)
             parts.push_async_callback(asyncio.to_thread, self._session.close)
             parts.push_async_callback(self._tasks.close)
             parts.callback(self.conversation.closing.happen)
             parts.push_async_callback(self._tasks.finish, self.conversation.endings)
 
-    async def _run(self, flow: Flow[R]) -> R:
-        return await drive_async(flow, self._client, hooks=self._hooks)
+    @property
+    def gauge(self) -> Reading:
+        """How full the window is, and what the session has cost; while a step is running, as it was before."""
+        lock = self.conversation.lock
+        if lock.acquire(blocking=self._last_reading is None):
+            try:
+                self._last_reading = self.conversation.reading
+            finally:
+                lock.release()
+        assert self._last_reading is not None
+        return self._last_reading
+
+    async def _run(
+        self, flow: Flow[R], client: AsyncClient | None = None, watch: Watcher | None = None
+    ) -> R:
+        client = client or self._client
+        return await drive_async(
+            flow, client, watch, self._hooks, guard=self.conversation.lock, thread=self.steps
+        )
 
     def _asker(self) -> AsyncClient:
         if self._client is None:

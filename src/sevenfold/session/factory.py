@@ -51,7 +51,7 @@ from sevenfold.session import named_layers
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
-from sevenfold.stores.home import side_file, user_home
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
@@ -188,6 +188,10 @@ class RequestFields(TypedDict, total=False):
     """Any other fields; None leaves out a field that every request has."""
 
 
+def _nothing() -> None:
+    """Release nothing."""
+
+
 class SessionParts(Struct, frozen=True):
     """The opened parts of a session: its log, and everything stored with it."""
 
@@ -213,22 +217,25 @@ class SessionParts(Struct, frozen=True):
     """The store with the project's sessions."""
     mailbox: ports.Mailbox | None = None
     """Messages between the project's agents; None if the store keeps none."""
+    release: Callable[[], None] = _nothing
+    """Closes the store, if it was opened for this session."""
 
     def branch_off(self, name: str, *, empty: bool) -> SessionParts:
         """Open a branch of this log, new or continued, with its own log; with ``empty`` it starts without records."""
         assert self.store is not None
         of, at = ("", 0) if empty else (self.branch, None)
         log = self.store.branch(self.name, name, of=of, at=at)
+        index = self.store.recall_index(self.name, name)
+        masks = self.settings.current().redaction == "gate"
         return replace(
             self,
             log=log,
             # The session's own notes and index describe another conversation.
-            notes=MemoryStore().notes(name),
-            recall=SessionRecall(
-                log, None, self.results, masks=self.settings.current().redaction == "gate"
-            ),
+            notes=self.store.notes(self.name, name),
+            recall=SessionRecall(log, index, self.results, masks=masks),
             branch=name,
             fresh=empty,
+            release=_nothing,
         )
 
     def branch_path(self, name: str) -> str:
@@ -270,31 +277,47 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
         place = FileStore(Path(file), home.project(project), sync=sync, user_memory=home.memory)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync, user_memory=home.memory)
-    parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
-    return replace(parts, cwd=str(project), telemetry=home.telemetry, models=home.models)
+    # A store that the caller made is the caller's to close.
+    release = place.close if place is not store else _nothing
+    try:
+        parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
+    except BaseException:
+        release()
+        raise
+    return replace(parts, cwd=str(project), telemetry=home.telemetry, models=home.models, release=release)
 
 
 def _opened(
     place: ports.Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
 ) -> SessionParts:
     """Open the parts of a session in a store, or of one of its branches."""
-    now, results, transcript = source.current(), place.results(name), place.transcript(name)
-    if branch is None:
-        log, notes = place.open(name, wait=wait), place.notes(name)
-    else:
-        # The session's own notes and index describe another conversation.
-        log, notes = place.branch(name, branch, wait=wait), MemoryStore().notes(name)
-    index = side_file(transcript) if transcript and branch is None else None
-    masks = now.redaction == "gate"
+    log = place.open(name, wait=wait) if branch is None else place.branch(name, branch, wait=wait)
+    try:
+        return _parts(place.fenced(log), log, name, branch or "", source)
+    except BaseException:
+        log.close()
+        raise
+
+
+def _parts(place: ports.Store, log: ports.Log, name: str, branch: str, source: Source) -> SessionParts:
+    """The parts of a session, or of a branch, whose log is open."""
+    now, results = source.current(), place.results(name)
+    recall = SessionRecall(
+        log,
+        place.recall_index(name, branch),
+        results,
+        masks=now.redaction == "gate",
+        vectors=now.recall_vectors,
+    )
     return SessionParts(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=notes,
-        recall=SessionRecall(log, index, results, masks=masks, vectors=now.recall_vectors),
-        branch=branch or "",
-        path=str(transcript or ""),
+        notes=place.notes(name, branch),
+        recall=recall,
+        branch=branch,
+        path=str(place.transcript(name) or ""),
         memory=place.memory(),
         user_memory=place.user_memory(),
         store=place,
@@ -343,6 +366,7 @@ def conversation(
         return _conversation(store, model, options, known, frame)
     except BaseException:
         store.log.close()
+        store.release()
         raise
 
 
@@ -436,14 +460,18 @@ def _conversation(
         process=this_process(),
         is_alive=process_is_alive,
     )
-    usual = _REMEMBERING if services.memory is not None else _LADDER
+    ladder = _REMEMBERING if services.memory is not None else _LADDER
     layers = options.get("layers")
+    if layers is not None:
+        ladder = Ladder(named_layers.resolved(layers))
+    elif added := store.settings.current().layer_plugins:
+        ladder = Ladder([*named_layers.resolved(added, where="the setting layer_plugins"), *ladder.layers])
     made = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
         services,
-        Ladder(named_layers.resolved(layers)) if layers is not None else usual,
+        ladder,
         frame,
     )
     if store.branch and not store.fresh:

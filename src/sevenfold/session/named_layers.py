@@ -9,23 +9,26 @@ from sevenfold.errors import InputError
 from sevenfold.plugins import LAYERS, Plugin, plugins
 
 
-def resolved(layers: Sequence[Layer | str]) -> list[Layer]:
-    """The layers, with each name replaced by the layer of that name; one that is broken is left out with a warning."""
+def resolved(layers: Sequence[Layer | str], *, where: str = "layers") -> list[Layer]:
+    """The layers, with each name replaced by the layer of that name; one that is broken is left out with a warning.
+
+    ``where`` says in an error where the names come from.
+    """
     chosen: list[Layer] = []
     for layer in layers:
         if isinstance(layer, str):
-            chosen += _named(layer)
+            chosen += _named(layer, where)
         else:
             chosen.append(layer)
     return chosen
 
 
-def _named(name: str) -> list[Layer]:
+def _named(name: str, where: str) -> list[Layer]:
     installed = plugins(LAYERS, name)
     if not installed:
         known = ", ".join(sorted(plugin.name for plugin in plugins(LAYERS))) or "none"
         raise InputError(
-            f"layers has the name {name!r}, and no installed package brings a layer of that name; "
+            f"{where} has the name {name!r}, and no installed package brings a layer of that name; "
             f"installed are {known}. Install its package, or pass the layer itself"
         )
     layer = _made(installed[0])

@@ -34,6 +34,10 @@ class Request(Mapping[str, Any]):
         self._pending = pending
         self._provider = provider
 
+    def record(self) -> None:
+        """Record the request in the log now, instead of when it is first accessed."""
+        self._conversation.send(self._pending)
+
     @property
     def why(self) -> Why:
         """What was known and considered when the request was prepared."""

@@ -347,6 +347,7 @@ class Session(SessionBase):
         """
         # Runs in reverse order, and each even if another fails: a lock left behind would shut out all other writers.
         with ExitStack() as parts:
+            parts.callback(self._store.release)
             if self._client is not None and self._given is None:
                 parts.callback(self._client.close)
             parts.callback(self.conversation.close)

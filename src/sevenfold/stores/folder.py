@@ -13,7 +13,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -72,8 +72,10 @@ def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
 class FileFolder:
     """A folder on disk, created on the first write."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, check: Callable[[], None] | None = None) -> None:
+        """``check`` is called right before anything is changed, and may raise."""
         self._folder = folder.absolute()
+        self._check = check
         self.directory = self._folder
         self.path = str(self._folder)
 
@@ -104,7 +106,7 @@ class FileFolder:
         """Write or replace a file atomically."""
         path = self._path(name)
         private_folder(path.parent)
-        write_whole(path, content)
+        write_whole(path, content, self._check)
 
     def append(self, name: str, line: bytes) -> None:
         """Append a line to a file."""
@@ -113,6 +115,7 @@ class FileFolder:
         with explained(path):
             handle = os.open(path, _APPENDING, 0o600)
             try:
+                self._may_change()
                 append_line(handle, line + b"\n")
                 os.fsync(handle)
             finally:
@@ -121,8 +124,13 @@ class FileFolder:
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
         path = self._path(name)
+        self._may_change()
         with explained(path):
             path.unlink(missing_ok=True)
+
+    def _may_change(self) -> None:
+        if self._check is not None:
+            self._check()
 
     def _path(self, name: str) -> Path:
         """Return the path of a file; raises `TranscriptDenied` if a folder on the way to it is a link."""

@@ -10,7 +10,7 @@
             <session>.jsonl             a transcript, with its lock and its index
             tool-results/<session>/     results that were too big for the context
             session-memory/<session>.md the notes
-            branches/<session>/         kept branches: the lines of saved forks
+            branches/<session>/         kept branches: the lines of saved forks, and their notes
             agents/<session>/           an agent's files: its state, its plan, command output, scratch files
             memory/                     the project's memory
             mailbox.sqlite              messages between agents that are not delivered yet
@@ -38,6 +38,7 @@ _NOTES = "session-memory"
 _AGENTS = "agents"
 _BRANCHES = "branches"
 _MEMORY = "memory"
+_TENANTS = "tenants"
 _TRANSCRIPT = ".jsonl"
 _LOCK = ".lock"
 MAILBOX = "mailbox.sqlite"
@@ -91,6 +92,14 @@ class SessionFiles(Struct, frozen=True):
         """Return the file of one of its branches."""
         return self.branches / f"{safe_name(name)}{_TRANSCRIPT}"
 
+    def branch_notes(self, name: str) -> Path:
+        """Return the file with the notes of one of its branches."""
+        return self.branches / f"{safe_name(name)}.md"
+
+    def branch_index(self, name: str) -> Path:
+        """Return the recall index of one of its branches."""
+        return self.branches / f"{safe_name(name)}{INDEX}"
+
     def branch_files(self) -> list[Path]:
         """Return the files of its existing branches."""
         return [path for path in _files(self.branches) if path.suffix == _TRANSCRIPT]
@@ -113,7 +122,8 @@ class SessionFiles(Struct, frozen=True):
     def texts(self) -> list[Path]:
         """Return all files that may contain parts of the conversation."""
         there = [path for path in (self.transcript, self.notes) if path.is_file()]
-        return [*there, *self.branch_files(), *self.stored_results(), *self.agent_files()]
+        notes = [path for path in _files(self.branches) if path.suffix == ".md"]
+        return [*there, *self.branch_files(), *notes, *self.stored_results(), *self.agent_files()]
 
     def indexes(self) -> list[Path]:
         """Return the recall indexes; they contain text of the transcript and can be rebuilt from it."""
@@ -144,6 +154,10 @@ class Project:
         """The folder with the user's memory, if this is not a project of the user's home."""
         self.mailbox = folder / MAILBOX
         """The file with the messages between its agents."""
+
+    def of_tenant(self, tenant: str) -> Project:
+        """Return the data of one tenant, of several that share the folder."""
+        return Project(self.folder / _TENANTS / safe_name(tenant))
 
     def session(self, session: str) -> SessionFiles:
         """Return the paths of a session's files, by its id."""

@@ -35,6 +35,10 @@ class LineLog(Log):
     """A `sevenfold.ports.Log` that answers queries by searching its lines, newest first."""
 
     fence: int = 0
+    lease_seconds: float = 0.0
+
+    def renew(self) -> None:
+        """Do nothing: this log has no lease, or one that lasts as long as its process."""
 
     @abstractmethod
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -165,6 +169,11 @@ class BranchLog(LineLog):
         self._own = own
         self._start = start
         self.fence = own.fence
+        self.lease_seconds = own.lease_seconds
+
+    def renew(self) -> None:
+        """Extend the lease on the branch."""
+        self._own.renew()
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Append lines to the branch; the base log does not change."""

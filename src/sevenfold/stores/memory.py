@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from pathlib import Path
 from threading import Condition, Lock
-from typing import Unpack
+from typing import Self, Unpack
 
 from msgspec import Struct, field
 
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
-from sevenfold.ports import SessionInfo
+from sevenfold.ports import Folder, Log, Mailbox, Results, SessionInfo, StoredText
 from sevenfold.record.entries import RESULT
+from sevenfold.stores.fenced import FencedFolder, FencedMailbox, FencedResults, FencedText
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder, hold_lock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -102,6 +104,23 @@ class MemoryText:
         self._text = text
 
 
+class IndexInMemory:
+    """The bytes of a search index in memory; see `sevenfold.ports.StoredIndex`."""
+
+    file: Path | None = None
+
+    def __init__(self) -> None:
+        self._index: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """Return the bytes last stored, or None."""
+        return self._index
+
+    def write(self, index: bytes) -> None:
+        """Replace the bytes."""
+        self._index = index
+
+
 class _Session(Struct):
     """The data of a session, or of a branch."""
 
@@ -111,7 +130,10 @@ class _Session(Struct):
     modified: float = 0.0
     results: MemoryResults = field(default_factory=MemoryResults)
     notes: MemoryText = field(default_factory=MemoryText)
+    index: IndexInMemory = field(default_factory=IndexInMemory)
     agent: MemoryText = field(default_factory=lambda: MemoryText("memory/state.json"))
+    files: MemoryFolder = field(default_factory=MemoryFolder)
+    """The other files of its agent."""
 
 
 class _Writer(MemoryLog):
@@ -122,49 +144,72 @@ class _Writer(MemoryLog):
         # These lists are shared with every other log object of the session.
         self._lines, self._positions = kept.log._lines, kept.log._positions
         self.fence = kept.fence
-        self._kept: _Session | None = kept
+        self._kept = kept
+        self._closed = False
         self._name = name
         self._changed = changed
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Append lines; raises `TranscriptOvertaken` if another writer took over."""
-        if self._kept is None:
+        if self._closed:
             raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
         with self._changed:
             if self._kept.fence != self.fence:
-                raise TranscriptOvertaken(
-                    f"{self._name}: taken over by another writer; nothing was written. Open the session again to "
-                    "continue from what is there now"
-                )
+                self.renew()  # raises
             return super().append(lines)
+
+    def renew(self) -> None:
+        """Raise `TranscriptOvertaken` if another writer has had the lease since; it does not expire."""
+        if self._kept.fence != self.fence:
+            raise TranscriptOvertaken(
+                f"{self._name}: taken over by another writer; nothing was written. Open the session again to "
+                "continue from what is there now"
+            )
 
     def close(self) -> None:
         """Release the log, so that others can write."""
         with self._changed:
-            if self._kept is not None and self._kept.fence == self.fence:
+            if not self._closed and self._kept.fence == self.fence:
                 self._kept.writing, self._kept.modified = False, time.time()
                 self._changed.notify_all()
-            self._kept = None
+            self._closed = True
 
 
 class MemoryStore:
     """Sessions that end with the process; a `sevenfold.ports.Store`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str = "") -> None:
+        self.tenant = tenant
         self._sessions: dict[str, _Session] = {}
         self._branches: dict[tuple[str, str], tuple[PrefixLog, _Session]] = {}
         """For each session and branch name: the lines it starts with, and its own data."""
+        self._unopened: dict[tuple[str, str], _Session] = {}
+        """What was stored for branches that have no log yet."""
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
         self._user_memory = MemoryFolder()
-        self._agent_files: dict[tuple[str, str], MemoryFolder] = {}
-        """For each session and branch name: its agent's files."""
         self._mailbox = SqliteMailbox()
+        self._writer: Log | None = None
+        """The writer that this store is fenced by."""
 
     def open(self, session: str, **lease: Unpack[Lease]) -> LineLog:
         """Open the session's log for writing; see `sevenfold.ports.Store`."""
         return self._opened(self._kept(session), session, **lease)
+
+    def fenced(self, writer: Log) -> Self:
+        """Return a store whose writes are refused once the writer was overtaken; see `sevenfold.ports.Store`."""
+        fenced = copy(self)
+        fenced._writer = writer
+        return fenced
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """The context of one change; nobody can take over meanwhile."""
+        with self._changed:
+            if self._writer is not None:
+                self._writer.renew()
+            yield
 
     def read(self, session: str) -> LineLog:
         """Open the session's log for reading; raises `TranscriptMissing` if there is none."""
@@ -181,8 +226,11 @@ class MemoryStore:
             before, kept = self._branches[(session, of)]
             whole, own = BranchLog(before, kept.log, before.end), kept.log
         start = own.end if at is None else at
-        fresh = whole.upto(start), _Session(MemoryLog(start=start))
-        base, kept = self._branches.setdefault((session, name), fresh)
+        if (session, name) not in self._branches:
+            fresh = self._unopened.pop((session, name), None) or _Session(MemoryLog())
+            fresh.log = MemoryLog(start=start)
+            self._branches[(session, name)] = whole.upto(start), fresh
+        base, kept = self._branches[(session, name)]
         return BranchLog(base, self._opened(kept, f"{session}, branch {name}", **lease), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
@@ -193,43 +241,51 @@ class MemoryStore:
         """Return None: there is no file."""
         return None
 
-    def results(self, session: str) -> MemoryResults:
+    def results(self, session: str) -> Results:
         """The session's tool results."""
-        return self._kept(session).results
+        results = self._kept(session).results
+        return results if self._writer is None else FencedResults(results, self._writing)
 
-    def notes(self, session: str) -> MemoryText:
-        """The session's notes."""
-        return self._kept(session).notes
+    def notes(self, session: str, branch: str = "") -> StoredText:
+        """The notes of the session, or of a branch."""
+        return self._text(self._kept(session, branch).notes)
 
-    def agent_state(self, session: str) -> MemoryText:
+    def recall_index(self, session: str, branch: str = "") -> IndexInMemory:
+        """The search index of the session, or of a branch."""
+        return self._kept(session, branch).index
+
+    def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent."""
-        return self._kept(session).agent
+        return self._text(self._kept(session).agent)
 
-    def agent_files(self, session: str, branch: str = "") -> MemoryFolder:
+    def agent_files(self, session: str, branch: str = "") -> Folder:
         """The files of the session's agent, or of a branch's."""
-        return self._agent_files.setdefault((session, branch), MemoryFolder())
+        return self._folder(self._kept(session, branch).files)
 
-    def memory(self) -> MemoryFolder:
+    def memory(self) -> Folder:
         """The memory that outlives the sessions."""
-        return self._memory
+        return self._folder(self._memory)
 
-    def user_memory(self) -> MemoryFolder:
+    def user_memory(self) -> Folder:
         """The user's memory, for all projects."""
-        return self._user_memory
+        return self._folder(self._user_memory)
 
-    def mailbox(self) -> SqliteMailbox:
+    def mailbox(self) -> Mailbox:
         """The mailbox shared by the agents of this process."""
-        return self._mailbox
+        return self._mailbox if self._writer is None else FencedMailbox(self._mailbox, self._writing)
 
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Return a context that holds the lock of that name; see `sevenfold.ports.Store`."""
         problem = TranscriptLocked(f"{name}: locked by another thread; wait for it")
         return hold_lock(self._locks.setdefault(name, Lock()), wait, problem)
 
-    def sessions(self) -> Sequence[SessionInfo]:
-        """Return the sessions that have lines, newest first."""
-        found = [SessionInfo(name, kept.modified, kept.log.end) for name, kept in self._sessions.items()]
-        return sorted((one for one in found if one.size), key=lambda one: (-one.modified, one.name))
+    def sessions(self, *, since: float = 0.0, limit: int | None = None) -> Sequence[SessionInfo]:
+        """Return the sessions with lines that were modified at ``since`` or later, newest first."""
+        sessions = [
+            SessionInfo(name, kept.modified, kept.log.end) for name, kept in list(self._sessions.items())
+        ]
+        modified = [info for info in sessions if info.size and info.modified >= since]
+        return sorted(modified, key=lambda info: (-info.modified, info.name))[:limit]
 
     def export(self, session: str) -> Iterator[bytes]:
         """Yield the session's lines."""
@@ -239,8 +295,39 @@ class MemoryStore:
         """Create a session from these lines; see `sevenfold.ports.Store`."""
         fill(self.open(session), session, lines)
 
-    def _kept(self, session: str) -> _Session:
-        return self._sessions.setdefault(session, _Session(MemoryLog()))
+    def erase(self, session: str) -> None:
+        """Remove the session and all that belongs to it; see `sevenfold.ports.Store`."""
+        with self._changed:
+            kept = self._there(session)
+            branches = [name for owner, name in self._branches if owner == session]
+            parts = [kept, *(self._branches[(session, name)][1] for name in branches)]
+            if any(part.writing for part in parts):
+                raise TranscriptLocked(
+                    f"{session}: another writer has it open; close that one or wait for it"
+                )
+            for part in parts:
+                part.fence += 1  # what still holds a log of it cannot write any more
+            for name in branches:
+                del self._branches[(session, name)]
+            for owner, name in [key for key in self._unopened if key[0] == session]:
+                del self._unopened[(owner, name)]
+            del self._sessions[session]
+
+    def close(self) -> None:
+        """Do nothing: others may use the same store."""
+
+    def _text(self, text: MemoryText) -> StoredText:
+        return text if self._writer is None else FencedText(text, self._writing)
+
+    def _folder(self, folder: MemoryFolder) -> Folder:
+        return folder if self._writer is None else FencedFolder(folder, self._writing)
+
+    def _kept(self, session: str, branch: str = "") -> _Session:
+        if not branch:
+            return self._sessions.setdefault(session, _Session(MemoryLog()))
+        if (session, branch) in self._branches:
+            return self._branches[(session, branch)][1]
+        return self._unopened.setdefault((session, branch), _Session(MemoryLog()))
 
     def _there(self, session: str) -> _Session:
         if session not in self._sessions:

@@ -66,8 +66,11 @@ _shared_memory: dict[str, MemoryStore] = {}
 
 
 def _memory(url: str) -> Store:
-    """Return the store for this URL, shared by everything in the process that names it."""
-    return _shared_memory.setdefault(url, MemoryStore())
+    """Return the store for this URL, shared by everything in the process that names it; a tenant has one of its own."""
+    from urllib.parse import parse_qs, urlsplit  # most programs name no store
+
+    tenant = parse_qs(urlsplit(url).query).get("tenant", [""])[0]
+    return _shared_memory.setdefault(url, MemoryStore(tenant))
 
 
 _SCHEMES: dict[str, MakeStore] = {"memory": _memory}

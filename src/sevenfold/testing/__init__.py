@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("sevenfold.testing.stores")
+pytest.register_assert_rewrite("sevenfold.testing.providers", "sevenfold.testing.stores")

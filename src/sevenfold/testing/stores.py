@@ -3,8 +3,8 @@
     from sevenfold.testing.stores import StoreContract
 
     class TestMyStore(StoreContract):
-        def open_store(self, folder):
-            return MyStore(folder / "sessions.db")
+        def open_store(self, folder, tenant=""):
+            return MyStore(folder / "sessions.db", tenant)
 
 It needs pytest, which the engine itself does not.
 """
@@ -56,9 +56,13 @@ def filled(store: Store, session: str, *lines: bytes) -> None:
 class StoreContract:
     """The tests of a store; a subclass says how to open one."""
 
-    def open_store(self, folder: Path) -> Store:
-        """Open an empty store that keeps whatever it keeps on disk in this folder."""
-        raise NotImplementedError("define open_store(self, folder) in your test class")
+    def open_store(self, folder: Path, tenant: str = "") -> Store:
+        """Open the store of a tenant in this folder, new or with what was kept there before."""
+        raise NotImplementedError("define open_store(self, folder, tenant) in your test class")
+
+    def expire(self, store: Store) -> None:
+        """Let all leases expire, as if nothing had been heard of their holders; for a store whose leases do."""
+        raise NotImplementedError("define expire(self, store) in your test class: its leases expire")
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
@@ -151,6 +155,52 @@ class StoreContract:
         log = store.open("s", take=True)
         log.append([b"one\n"])
         log.close()
+        assert said(store.read("s")) == [b"one\n"]
+
+    def test_a_lease_is_renewed_by_its_holder_alone(self, store: Store) -> None:
+        first = store.open("s")
+        first.renew()
+        with pytest.raises(TranscriptLocked):
+            store.open("s")
+        second = store.open("s", take=True)
+        with pytest.raises(TranscriptOvertaken):
+            first.renew()
+        second.renew()
+        second.append([b"one\n"])
+        second.close()
+        second.renew()  # which does not bring back a lease that was given up
+        third = store.open("s")
+        with pytest.raises(TranscriptOvertaken):
+            second.renew()
+        third.close()
+        branch = store.branch("s", "fork")
+        branch.renew()
+        taken = store.branch("s", "fork", take=True)
+        with pytest.raises(TranscriptOvertaken):
+            branch.renew()
+        taken.close()
+        assert said(store.read("s")) == [b"one\n"]
+
+    def test_a_lease_that_expired_is_free_unless_its_holder_renews_it_first(self, store: Store) -> None:
+        first = store.open("s")
+        if not first.lease_seconds:
+            first.close()
+            return  # it lasts as long as its process, which no other test can end
+        self.expire(store)
+        first.renew()
+        with pytest.raises(TranscriptLocked):
+            store.open("s")
+        self.expire(store)
+        second = store.open("s")
+        assert second.fence > first.fence
+        second.append([b"one\n"])
+        for change in (first.renew, lambda: first.append([b"late\n"])):
+            with pytest.raises(TranscriptOvertaken):
+                change()
+        first.close()
+        with pytest.raises(TranscriptLocked):
+            store.open("s")
+        second.close()
         assert said(store.read("s")) == [b"one\n"]
 
     def test_readers_need_no_lease(self, store: Store) -> None:
@@ -268,6 +318,188 @@ class StoreContract:
             assert Path(path).is_relative_to(results.directory)
         else:
             assert re.fullmatch(r"result:[^/\s]+", path)
+
+    @pytest.mark.parametrize("how", ["taken over", "closed"])
+    def test_a_writer_that_was_overtaken_changes_nothing_that_belongs_to_a_session(
+        self, store: Store, how: str
+    ) -> None:
+        store.open("s").close()
+        for branch in ("", "fork"):
+            first = store.branch("s", branch) if branch else store.open("s")
+            early = store.fenced(first)
+            for change in self._changes(early, branch, "early").values():
+                change()
+            if how == "closed":
+                first.close()
+            second = store.branch("s", branch, take=True) if branch else store.open("s", take=True)
+            for change in self._changes(early, branch, "late").values():
+                with pytest.raises(TranscriptOvertaken):
+                    change()
+            assert self._kept(store, branch) == dict.fromkeys(self._kept(store, branch), "early")
+            for change in self._changes(store.fenced(second), branch, "now").values():
+                change()
+            kept = self._kept(store, branch)
+            assert kept == dict.fromkeys(kept, "now")
+            second.close()
+            first.close()
+
+    @staticmethod
+    def _changes(store: Store, branch: str, text: str) -> dict[str, Callable[[], object]]:
+        """A change of each part that belongs to a session, or to a branch."""
+        files = store.agent_files("s", branch)
+        changes: dict[str, Callable[[], object]] = {
+            "notes": lambda: store.notes("s", branch).write(text),
+            "agent files": lambda: files.write("a.md", text.encode()),
+            "a line of an agent's file": lambda: files.append("log.jsonl", text.encode()),
+            "memory": lambda: store.memory().write("a.md", text.encode()),
+            "user memory": lambda: store.user_memory().write("a.md", text.encode()),
+            "mail": lambda: store.mailbox().send(AgentMessage(f"{branch} {text}", "a", "b", text)),
+        }
+        if not branch:
+            changes["state"] = lambda: store.agent_state("s").write(text)
+            changes["results"] = lambda: store.results("s").keep(text, text.encode())
+        if text == "late":
+            changes["removal"] = lambda: files.remove("a.md")
+            changes["receipt"] = lambda: store.mailbox().acknowledge(store.mailbox().waiting("b"))
+        return changes
+
+    @staticmethod
+    def _kept(store: Store, branch: str) -> dict[str, str]:
+        """The newest content of each part."""
+        files = store.agent_files("s", branch)
+        parts = {
+            "notes": store.notes("s", branch).read() or "",
+            "agent files": (files.read("a.md") or b"").decode(),
+            "a line of an agent's file": (files.read("log.jsonl") or b"").decode().split()[-1],
+            "memory": (store.memory().read("a.md") or b"").decode(),
+            "user memory": (store.user_memory().read("a.md") or b"").decode(),
+            "mail": store.mailbox().waiting("b")[-1].text,
+        }
+        return parts if branch else {**parts, "state": store.agent_state("s").read() or ""}
+
+    def test_a_branch_has_notes_and_an_index_of_its_own(self, store: Store) -> None:
+        filled(store, "s", b"one\n")
+        store.branch("s", "fork").close()
+        for branch in ("", "fork", "other"):
+            assert store.notes("s", branch).read() is None
+            assert store.recall_index("s", branch).read() is None
+            store.notes("s", branch).write(f"notes of {branch}")
+            store.recall_index("s", branch).write(b"\x00index of " + branch.encode())
+        for branch in ("", "fork", "other"):
+            assert store.notes("s", branch).read() == f"notes of {branch}"
+            assert store.recall_index("s", branch).read() == b"\x00index of " + branch.encode()
+        file = store.recall_index("s").file
+        assert file is None or file.read_bytes() == b"\x00index of "
+        assert list(store.branches("s")) == ["fork"]
+
+    def test_sessions_are_listed_from_a_time_on_and_up_to_a_number(self, store: Store) -> None:
+        for session in ("a", "b", "c"):
+            filled(store, session, b"one\n")
+        everything = list(store.sessions())
+        assert sorted(info.name for info in everything) == ["a", "b", "c"]
+        assert everything == sorted(everything, key=lambda info: -info.modified)
+        newest = everything[0].modified
+        assert list(store.sessions(limit=2)) == everything[:2]
+        assert list(store.sessions(limit=0)) == []
+        assert [info for info in everything if info.modified >= newest] == list(
+            store.sessions(since=newest)
+        )
+        assert list(store.sessions(since=newest + 1_000)) == []
+
+    def test_nothing_is_left_of_a_session_that_was_erased(self, store: Store) -> None:
+        for session in ("s", "s2"):
+            filled(store, session, b"one\n")
+            branch = store.branch(session, "fork")
+            branch.append([b"two\n"])
+            branch.close()
+            for name in ("", "fork"):
+                store.notes(session, name).write("notes")
+                store.recall_index(session, name).write(b"index")
+                store.agent_files(session, name).write("a.md", b"plan")
+            store.agent_state(session).write("{}")
+        kept = {session: store.results(session).keep("call", b"result") for session in ("s", "s2")}
+        store.memory().write("a.md", b"outlives it")
+        store.erase("s")
+        assert [info.name for info in store.sessions()] == ["s2"]
+        with pytest.raises(TranscriptMissing):
+            said(store.read("s"))
+        with pytest.raises(TranscriptMissing):
+            store.erase("s")
+        filled(store, "s", b"new\n")
+        assert said(store.read("s")) == [b"new\n"]
+        assert list(store.branches("s")) == []
+        for name in ("", "fork"):
+            assert store.notes("s", name).read() is None
+            assert store.recall_index("s", name).read() is None
+            assert list(store.agent_files("s", name).names()) == []
+            assert store.notes("s2", name).read() == "notes"
+        assert store.agent_state("s").read() is None
+        with pytest.raises(ResultMissing):
+            store.results("s").fetch(kept["s"])
+        assert store.results("s2").fetch(kept["s2"]) == b"result"
+        assert said(store.read("s2")) == [b"one\n"]
+        assert list(store.branches("s2")) == ["fork"]
+        assert store.memory().read("a.md") == b"outlives it"
+
+    def test_a_session_is_not_erased_while_it_or_its_branch_is_written(self, store: Store) -> None:
+        log = store.open("s")
+        log.append([b"one\n"])
+        with pytest.raises(TranscriptLocked):
+            store.erase("s")
+        branch = store.branch("s", "fork")
+        log.close()
+        with pytest.raises(TranscriptLocked):
+            store.erase("s")
+        store.notes("s").write("notes")
+        assert said(branch) == [b"one\n"]
+        branch.close()
+        store.erase("s")
+        with pytest.raises(TranscriptError):
+            log.append([b"late\n"])
+
+    @pytest.mark.parametrize("other", ["b", "../a", "a/s", "A" * 300, "", "a' OR '1'='1"])
+    def test_tenants_see_nothing_of_one_another(self, tmp_path: Path, other: str) -> None:
+        stores = [self.open_store(tmp_path, tenant) for tenant in ("a", other)]
+        first, second = stores
+        assert [store.tenant for store in stores] == ["a", other]
+        log = first.open("s")
+        log.append([b"one\n"])
+        path = first.results("s").keep("call", b"result")
+        first.notes("s").write("notes")
+        first.recall_index("s").write(b"index")
+        first.agent_state("s").write("{}")
+        for make in FOLDERS.values():
+            make(first).write("a.md", b"theirs")
+        first.mailbox().send(AgentMessage("m1", "x", "y", "hello"))
+        assert list(second.sessions()) == []
+        with pytest.raises(TranscriptMissing):
+            said(second.read("s"))
+        with pytest.raises(TranscriptMissing):
+            second.erase("s")
+        with pytest.raises(ResultMissing):
+            second.results("s").fetch(path)
+        assert second.notes("s").read() is None
+        assert second.recall_index("s").read() is None
+        assert second.agent_state("s").read() is None
+        for make in FOLDERS.values():
+            assert list(make(second).names()) == []
+            assert make(second).read("a.md") is None
+        assert list(second.mailbox().waiting("y")) == []
+        with first.lock("index"), second.lock("index"), first.memory().lock(), second.memory().lock():
+            pass
+        second.open("s").close()
+        log.append([b"two\n"])
+        log.close()
+
+    def test_what_is_kept_is_there_when_a_store_is_closed_and_opened_again(self, tmp_path: Path) -> None:
+        first = self.open_store(tmp_path)
+        filled(first, "s", b"one\n")
+        first.memory().write("a.md", b"kept")
+        first.close()
+        second = self.open_store(tmp_path)
+        assert said(second.read("s")) == [b"one\n"]
+        assert second.memory().read("a.md") == b"kept"
+        second.close()
 
     @pytest.mark.parametrize("kind", ["notes", "agent_state"])
     def test_documents_are_replaced_as_a_whole(self, store: Store, kind: str) -> None:

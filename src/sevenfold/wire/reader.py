@@ -83,8 +83,11 @@ class BodyReader:
         raise MalformedAnswer("it came as a stream")
 
     def body(self, raw: bytes) -> list[Piece]:
-        """Read the body."""
-        self._reply = self._read(raw)
+        """Read the body; raises `MalformedAnswer` if ``read`` finds something else than it expects."""
+        try:
+            self._reply = self._read(raw)
+        except (ValueError, LookupError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+            raise MalformedAnswer(f"{type(error).__name__}: {error}: {bytes(raw)[:80]!r}") from error
         return [piece for block in self._reply.answer.blocks for piece in pieces_of(block)]
 
     def reply(self, request_id: str | None) -> Reply:

@@ -24,6 +24,7 @@ from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.events import Event, SteppedAside
 from sevenfold.ports import AgentMessage, Call, Reply
 from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.memory import MemoryStore
 from tests.agent.working import MODEL, agent, use
 
@@ -292,7 +293,7 @@ def test_a_session_that_is_closed_has_no_tasks(tmp_path, capsys):
 
 def test_only_the_users_own_channel_can_have_a_task_killed(tmp_path, clock):
     mailbox = MemoryStore().mailbox()
-    file = TaskFile(tmp_path, mailbox)
+    file = TaskFile(FileFolder(tmp_path), "s", mailbox)
     tasks, told = TaskRegistry(clock), list[Event]()
     tasks.run(asking(), lambda came: None, "notes", Later())
     for number, sender in enumerate(("agent-1", "uds:pid-3", "session:main", "user ")):
@@ -307,7 +308,7 @@ def test_only_the_users_own_channel_can_have_a_task_killed(tmp_path, clock):
 
 def test_a_list_that_cannot_be_written_is_reported_and_never_raised(tmp_path, clock):
     (tmp_path / "file").write_text("")
-    file = TaskFile(tmp_path / "file" / "x", MemoryStore().mailbox())
+    file = TaskFile(FileFolder(tmp_path / "file" / "x"), "x", MemoryStore().mailbox())
     tasks, told = TaskRegistry(clock), list[Event]()
     tasks.run(asking(), lambda came: None, "notes", Later())
     file.update(tasks, told.append)
@@ -316,9 +317,9 @@ def test_a_list_that_cannot_be_written_is_reported_and_never_raised(tmp_path, cl
 
 
 def test_a_damaged_list_is_no_list(tmp_path):
-    file = TaskFile(tmp_path, MemoryStore().mailbox())
+    file = TaskFile(FileFolder(tmp_path), "s", MemoryStore().mailbox())
     assert file.read() is None
-    file.path.write_text("no json")
+    (tmp_path / "tasks.json").write_text("no json")
     assert file.read() is None
 
 

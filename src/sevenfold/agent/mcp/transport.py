@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING
 
-from sevenfold.agent.interrupt import await_end, in_own_thread
+from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.mcp.config import Server
 from sevenfold.agent.programs import ChildProcess, end
+from sevenfold.conversation.step_thread import await_end
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:

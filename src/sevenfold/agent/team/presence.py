@@ -1,7 +1,7 @@
 """How a running agent can be reached from outside: its tasks from other terminals, its messages, its socket.
 
-An agent whose session is kept writes its list of tasks to a file in its folder whenever the list changes. It also
-checks the mailbox for orders to stop a task; only the user's own commands put such orders there.
+An agent whose session is kept writes its list of tasks to one of its files in the store whenever the list changes. It
+also checks the mailbox for orders to stop a task; only the user's own commands put such orders there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -23,17 +22,17 @@ from msgspec.structs import replace
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
-from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.errors import Refused, SevenfoldError, TranscriptError, TranscriptOvertaken
 from sevenfold.events import Event, SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
-from sevenfold.stores.files import private_folder, safe_name, write_whole
+from sevenfold.stores.files import safe_name
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.team.roster import AgentEntry
     from sevenfold.agent.team.team import Team
-    from sevenfold.ports import AgentMessage, Clock, Mailbox
+    from sevenfold.ports import AgentMessage, Clock, Folder, Mailbox
 
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 BEAT = 1.0
@@ -172,11 +171,13 @@ class TaskList(Struct, frozen=True):
 class TaskFile:
     """The file with the task list of one session, and the orders to stop tasks in the mailbox."""
 
-    def __init__(self, folder: Path, mailbox: Mailbox) -> None:
-        """``folder`` is the folder of the session's agent."""
-        self.path = folder / "tasks.json"
+    NAME = "tasks.json"
+
+    def __init__(self, files: Folder, name: str, mailbox: Mailbox) -> None:
+        """``files`` are those of the session's agent, ``name`` is the session's safe name."""
+        self._files = files
         self._mailbox = mailbox
-        self._address = f"tasks:{folder.name}"
+        self._address = f"tasks:{name}"
         self._written: TaskList | None = None
 
     # -- for the agent --------------------------------------------------------------------------
@@ -193,8 +194,7 @@ class TaskFile:
                 self._mailbox.acknowledge(orders)
             now = TaskList(os.getpid(), tuple(tasks))
             if now != self._written and (now.tasks or self._written):
-                private_folder(self.path.parent)
-                write_whole(self.path, msgspec.json.encode(now))
+                self._files.write(self.NAME, msgspec.json.encode(now))
                 self._written = now
         except (SevenfoldError, OSError) as error:
             tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
@@ -202,15 +202,17 @@ class TaskFile:
     def remove(self) -> None:
         """Remove the file when the session is closed, because no task is running any more."""
         if self._written is not None:
-            self.path.unlink(missing_ok=True)
+            # Whoever took the session over keeps a list of their own there.
+            with suppress(TranscriptOvertaken):
+                self._files.remove(self.NAME)
 
     # -- for another process --------------------------------------------------------------------
 
     def read(self) -> TaskList | None:
         """Return the list, or None if there is none."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=TaskList)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(self._files.read(self.NAME) or b"", type=TaskList)
+        except (TranscriptError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
     def order_kill(self, task: str, key: str) -> AgentMessage:
@@ -280,10 +282,12 @@ class Presence:
         """Publish the background tasks to other terminals and accept orders to stop them, if the session is kept."""
         assembly, team = self._assembly, self._assembly.team
         runner, mailbox = assembly.conversation.background, assembly.store.mailbox
-        if self._watching or runner is None or mailbox is None or assembly.home.temporary:
+        files = assembly.home.files
+        if self._watching or runner is None or mailbox is None or files is None:
             return
         self._watching = True
-        file, conversation = TaskFile(assembly.home.folder, mailbox), assembly.conversation
+        file = TaskFile(files, assembly.home.name, mailbox)
+        conversation = assembly.conversation
 
         def beat() -> None:
             with self._beating:

@@ -101,12 +101,16 @@ class FileLock:
         _held.add(self)
 
     def check(self) -> None:
-        """Raise `TranscriptOvertaken` if another process took the lock from this one."""
+        """Raise `TranscriptOvertaken` if another holder took this lock over, or acquired it after its release."""
         try:
             there = self._path.stat()
         except FileNotFoundError:
             return
-        if (there.st_dev, there.st_ino) != self._identity:
+        replaced = (there.st_dev, there.st_ino) != self._identity
+        if not replaced and self._fd < 0:
+            holder = self._holder()
+            replaced = holder is not None and holder.fence > self.fence
+        if replaced:
             raise TranscriptOvertaken(
                 f"{self._guarded}: taken over by {self._holder() or 'another process'}; nothing was written. "
                 "Open the session again to continue from what is there now"

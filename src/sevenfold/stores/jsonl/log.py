@@ -138,6 +138,8 @@ class JsonlLog(LineLog):
         self._forces = True
         """Whether durable writes are synced to disk; with ``_always``, all writes are."""
         self._lock: FileLock | None = None
+        self._held: FileLock | None = None
+        """The same lock, also after it was released."""
         self._torn = False
         self._process = _process
 
@@ -161,7 +163,7 @@ class JsonlLog(LineLog):
         with ExitStack() as cleanup, explained(path):
             cleanup.callback(log.close)
             private_parent(path)
-            log._lock = _locked(path, wait, take)
+            log._lock = log._held = _locked(path, wait, take)
             log.fence = log._lock.fence
             log._fd = _opened_alone(path)
             log._find_end()
@@ -248,10 +250,13 @@ class JsonlLog(LineLog):
                 break
             yield offset - self._shift, line
 
-    def check_writer(self) -> None:
-        """Raise `TranscriptOvertaken` if another process took this log over from its writer."""
-        if self._lock is not None:
-            self._lock.check()
+    def renew(self) -> None:
+        """Raise `TranscriptOvertaken` if another writer has had the lease since this log was opened for writing.
+
+        There is nothing to extend: the operating system keeps the lease as long as the process lives.
+        """
+        if self._held is not None:
+            self._held.check()
 
     def close(self) -> None:
         """Sync the file to disk, unless that is switched off, and release the lock."""

@@ -44,10 +44,17 @@ CREATE INDEX IF NOT EXISTS waiting ON message (recipient, sequence) WHERE body I
 class SqliteMailbox:
     """A `sevenfold.ports.Mailbox`; in memory if it has no path. Its file is created with the first message."""
 
-    def __init__(self, path: Path | None = None, *, forced: bool = False) -> None:
-        """With ``forced``, every message also survives a power cut."""
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        forced: bool = False,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """With ``forced``, every message also survives a power cut. ``check`` may raise, and then nothing changes."""
         self._path = path
         self._forced = forced
+        self._check = check
         self._alone = Lock()
         self._db: sqlite3.Connection | None = None
         self._guard = -1
@@ -114,6 +121,8 @@ class SqliteMailbox:
         with self._opened() as db, self._guarded(), db:
             db.execute("BEGIN IMMEDIATE")
             yield db
+            if self._check is not None:
+                self._check()
 
     def _guarded(self) -> AbstractContextManager[None]:
         return exclusive(self._guard) if self._guard >= 0 else nullcontext()

@@ -10,17 +10,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from copy import copy
 from hashlib import blake2b
 from pathlib import Path
-from typing import Unpack
-from weakref import WeakValueDictionary
+from typing import Self, Unpack
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError, TranscriptError, TranscriptForeign
-from sevenfold.ports import SessionInfo
+from sevenfold.errors import InputError, TranscriptError, TranscriptForeign, TranscriptMissing
+from sevenfold.ports import Log, SessionInfo
 from sevenfold.stores.files import (
     explained,
     is_plain,
@@ -32,10 +31,11 @@ from sevenfold.stores.files import (
     write_whole,
 )
 from sevenfold.stores.folder import FileFolder, read_regular
-from sevenfold.stores.home import Project, SessionFiles
+from sevenfold.stores.home import Project, SessionFiles, side_file
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import LINE_LIMIT, JsonlLog, Sync, end_of, line_before, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
+from sevenfold.stores.jsonl.removal import files_of, remove
 from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
@@ -94,6 +94,22 @@ class FileText:
         """Replace the text."""
         private_folder(self._path.parent)
         write_whole(self._path, text.encode(errors="replace"), self._check)
+
+
+class FileIndex:
+    """The database of a recall index, in a file; see `sevenfold.ports.StoredIndex`."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def read(self) -> bytes | None:
+        """Return the file's bytes, or None if there is none."""
+        return read_regular(self.file)
+
+    def write(self, index: bytes) -> None:
+        """Replace the file."""
+        private_folder(self.file.parent)
+        write_whole(self.file, index)
 
 
 # -- branches --------------------------------------------------------------------------------------
@@ -199,17 +215,20 @@ class JsonlStore:
         sync: Sync = Sync.DURABLE,
         project: Project | None = None,
         user_memory: Path | None = None,
+        tenant: str = "",
     ) -> None:
         """``project`` is where notes, memory and mailbox are kept; by default in the same folder.
 
-        ``user_memory`` is the folder of the user's memory; by default one in the project's folder.
+        ``user_memory`` is the folder of the user's memory; by default one in the project's folder. With a ``tenant``,
+        everything is kept in a folder of that tenant's below ``folder``.
         """
-        self.folder = folder
+        self.tenant = tenant
+        self.folder = Project(folder).of_tenant(tenant).folder if tenant else folder
         self._sync = sync
-        self._project = project or Project(folder)
-        self._writers: WeakValueDictionary[Path, JsonlLog] = WeakValueDictionary()
-        """The logs that this store opened for writing, by their file."""
+        self._project = project or Project(self.folder)
         self._user_memory = user_memory or self._project.user_memory
+        self._check: Callable[[], None] | None = None
+        """Raises if the writer that this store is fenced by was overtaken."""
 
     def files(self, session: str) -> SessionFiles:
         """Return the paths of the session's files."""
@@ -218,21 +237,16 @@ class JsonlStore:
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """Open the session's log for writing; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
-        return self._opened(self.files(session).transcript, lease)
+        return JsonlLog.open(self.files(session).transcript, sync=self._sync, **lease)
 
-    def _opened(self, path: Path, lease: Lease) -> JsonlLog:
-        log = JsonlLog.open(path, sync=self._sync, **lease)
-        self._writers[path] = log
-        return log
+    def fenced(self, writer: Log) -> Self:
+        """Return a store whose writes are refused once the writer was overtaken; see `sevenfold.ports.Store`.
 
-    def check_writer(self, session: str) -> None:
-        """Raise `TranscriptOvertaken` if this store opened the session for writing, and another process took it over.
-
-        Called right before a file of the session is replaced: between this check and the renaming remain microseconds.
+        That is checked right before a file is replaced: between the check and the renaming remain microseconds.
         """
-        log = self._writers.get(self.files(session).transcript)
-        if log is not None:
-            log.check_writer()
+        fenced = copy(self)
+        fenced._check = writer.renew
+        return fenced
 
     def read(self, session: str) -> JsonlLog:
         """Open the session's log for reading; raises `TranscriptMissing` if there is none."""
@@ -267,32 +281,40 @@ class JsonlStore:
 
     def results(self, session: str) -> FileResults:
         """The session's tool results."""
-        return FileResults(self.files(session).results, partial(self.check_writer, session))
+        return FileResults(self.files(session).results, self._check)
 
-    def notes(self, session: str) -> FileText:
-        """The session's notes."""
-        return FileText(self._project.session(session).notes, partial(self.check_writer, session))
+    def notes(self, session: str, branch: str = "") -> FileText:
+        """The notes of the session, or of a branch."""
+        if branch:
+            return FileText(self.files(session).branch_notes(branch), self._check)
+        return FileText(self._project.session(session).notes, self._check)
+
+    def recall_index(self, session: str, branch: str = "") -> FileIndex:
+        """The search index of the session, or of a branch."""
+        files = self.files(session)
+        return FileIndex(files.branch_index(branch) if branch else side_file(files.transcript))
 
     def agent_state(self, session: str) -> FileText:
         """The state of the session's agent."""
-        return FileText(self.files(session).agent / "state.json", partial(self.check_writer, session))
+        return FileText(self.files(session).agent / "state.json", self._check)
 
     def agent_files(self, session: str, branch: str = "") -> FileFolder:
         """The files of the session's agent, or of a branch's; see `sevenfold.ports.Store`."""
         folder = self.files(session).agent
-        return FileFolder(folder / "branches" / safe_name(branch) if branch else folder)
+        return FileFolder(folder / "branches" / safe_name(branch) if branch else folder, self._check)
 
     def memory(self) -> FileFolder:
         """The memory that outlives the sessions."""
-        return FileFolder(self._project.memory)
+        return FileFolder(self._project.memory, self._check)
 
     def user_memory(self) -> FileFolder:
         """The user's memory, for all projects."""
-        return FileFolder(self._user_memory)
+        return FileFolder(self._user_memory, self._check)
 
     def mailbox(self) -> SqliteMailbox:
         """The mailbox shared by the agents of this folder, in any process."""
-        return SqliteMailbox(self._project.mailbox, forced=self._sync is Sync.ALWAYS)
+        forced = self._sync is Sync.ALWAYS
+        return SqliteMailbox(self._project.mailbox, forced=forced, check=self._check)
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
@@ -301,10 +323,10 @@ class JsonlStore:
         with FileLock(self.folder / safe_name(name), wait=wait):
             yield
 
-    def sessions(self) -> Sequence[SessionInfo]:
-        """Return the existing sessions, newest first."""
-        found = Project(self.folder).sessions()
-        return [SessionInfo(_name_of(file.path), file.modified, file.size) for file in found]
+    def sessions(self, *, since: float = 0.0, limit: int | None = None) -> Sequence[SessionInfo]:
+        """Return the sessions modified at ``since`` or later, newest first; at most ``limit``."""
+        transcripts = [file for file in Project(self.folder).sessions() if file.modified >= since]
+        return [SessionInfo(_name_of(file.path), file.modified, file.size) for file in transcripts[:limit]]
 
     def export(self, session: str) -> Iterator[bytes]:
         """Yield the session's lines."""
@@ -313,6 +335,17 @@ class JsonlStore:
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Create a session from these lines; see `sevenfold.ports.Store`."""
         fill(self.open(session), session, lines)
+
+    def erase(self, session: str) -> None:
+        """Remove all files of the session; see `sevenfold.ports.Store`."""
+        files = self.files(session)
+        notes = self._project.session(session).notes
+        if not files_of(files) and not notes.is_file():
+            raise TranscriptMissing(f"{files.transcript}: there is no such session; check its name")
+        remove(files, notes=notes)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
 
 
 class FileStore(JsonlStore):
@@ -335,7 +368,7 @@ class FileStore(JsonlStore):
 
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """Open the log for writing; its folder is the user's own, so it may also be a link."""
-        return self._opened(self._path, lease)
+        return JsonlLog.open(self._path, sync=self._sync, **lease)
 
 
 def _name_of(transcript: Path) -> str:
