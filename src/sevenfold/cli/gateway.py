@@ -63,7 +63,7 @@ def _gateway(
     options: argparse.Namespace, project: Project, folder: Path | None
 ) -> tuple[Gateway, Callable[[float], None]]:
     """The gateway, and what prints the report when it has stopped."""
-    from sevenfold.doors.follower.follower import Follower
+    from sevenfold.doors.follower.follower import ConversationFollower
     from sevenfold.doors.gateway.recorder import Recorder
     from sevenfold.doors.gateway.report import five_lines
     from sevenfold.doors.gateway.server import Gateway, secret_of
@@ -74,7 +74,7 @@ def _gateway(
     settings = FileSource(folder)
     store = JsonlStore(project.folder, sync=Sync(settings.current().fsync), user_memory=home.memory)
     known = secret_values(os.environ)
-    follower = Follower(
+    follower = ConversationFollower(
         store,
         str(folder or ""),
         secret_of(home.root / "gateway.key"),
@@ -129,10 +129,14 @@ def _serve(gateway: Gateway) -> int:
         "Ctrl-C stops the gateway.\n"
     )
     sys.stdout.flush()
+    # A service manager ends it with this signal; what has passed is recorded then, too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         gateway.wait()
     except KeyboardInterrupt:
         write("\n")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 

@@ -23,7 +23,7 @@ from sevenfold.record.calls import original_id
 Happened = Literal["new", "grew", "went_back", "compacted", "other"]
 
 
-class Fingerprint(Struct, frozen=True):
+class BlockFingerprint(Struct, frozen=True):
     """What identifies a block; and, where the content may change under the same identity, its hash and size."""
 
     name: bytes
@@ -34,7 +34,7 @@ class Fingerprint(Struct, frozen=True):
 class KnownBlock(Struct, frozen=True):
     """A block on record."""
 
-    fingerprint: Fingerprint
+    fingerprint: BlockFingerprint
     role: str
     record: str
     result_of: str = ""
@@ -44,7 +44,7 @@ class KnownBlock(Struct, frozen=True):
 class SentBlock(Struct, frozen=True):
     """A block of a request, with the index of its message."""
 
-    fingerprint: Fingerprint | None
+    fingerprint: BlockFingerprint | None
     """None for one that is not compared."""
     message: int
     role: str
@@ -70,19 +70,19 @@ class Alignment(Struct, frozen=True):
     """Calls whose results are shorter now than they were recorded."""
 
 
-def fingerprint(block: Block) -> Fingerprint | None:
+def fingerprint(block: Block) -> BlockFingerprint | None:
     """What identifies a block; None for one that is not compared."""
     if block.kind in THINKING:
         return None
     if block.kind == "tool_use" and block.id:
-        return Fingerprint(b"call:" + original_id(block.id).encode())
+        return BlockFingerprint(b"call:" + original_id(block.id).encode())
     if block.kind == "tool_result" and block.id:
         content = blocks.words_of(block).strip().encode() or block.raw
-        return Fingerprint(b"result:" + original_id(block.id).encode(), _hash(content), len(content))
+        return BlockFingerprint(b"result:" + original_id(block.id).encode(), _hash(content), len(content))
     if block.kind == "text":
         words = blocks.words_of(block).strip()
-        return Fingerprint(b"text:" + _hash(words.encode())) if words else None
-    return Fingerprint(b"other:" + _hash(_sorted_fields(block.raw)))
+        return BlockFingerprint(b"text:" + _hash(words.encode())) if words else None
+    return BlockFingerprint(b"other:" + _hash(_sorted_fields(block.raw)))
 
 
 def _sorted_fields(raw: bytes) -> bytes:

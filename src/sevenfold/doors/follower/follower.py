@@ -16,7 +16,12 @@ from msgspec import Struct
 from sevenfold.conversation.gate import Gate
 from sevenfold.doors.follower.alignment import Alignment
 from sevenfold.doors.follower.identity import CallIdentity, identify
-from sevenfold.doors.follower.recording import Changes, Comparison, Preceding, RecordedConversation
+from sevenfold.doors.follower.recording import (
+    Preceding,
+    RecordedConversation,
+    RequestChanges,
+    RequestComparison,
+)
 from sevenfold.errors import TranscriptLocked
 from sevenfold.ports import Clock, Ids, Store
 from sevenfold.record.decisions import Relayed
@@ -60,12 +65,12 @@ class FollowedCall(Struct, frozen=True):
     request: ClientRequest
     alignment: Alignment | None
     """None if the request is not part of the conversation."""
-    changes: Changes
+    changes: RequestChanges
     size: int
     sha256: str
 
 
-class Follower:
+class ConversationFollower:
     """Records what programs send to models, and what they get."""
 
     def __init__(
@@ -97,7 +102,9 @@ class Follower:
         digest = sha256(call.body).hexdigest()
         if identity.purpose != "turn":
             conversation = self._beside(identity, request)
-            return FollowedCall(conversation, identity, request, None, Changes(), len(call.body), digest)
+            return FollowedCall(
+                conversation, identity, request, None, RequestChanges(), len(call.body), digest
+            )
         conversation, comparison = self._conversation(identity, request)
         betas = filter(None, map(str.strip, call.headers.get(BETAS, "").split(",")))
         changes = conversation.took(comparison, Preceding.of(request, betas))
@@ -144,9 +151,9 @@ class Follower:
 
     def _conversation(
         self, identity: CallIdentity, request: ClientRequest
-    ) -> tuple[RecordedConversation, Comparison]:
+    ) -> tuple[RecordedConversation, RequestComparison]:
         """The conversation that a request continues, or a new one."""
-        best: tuple[RecordedConversation, Comparison] | None = None
+        best: tuple[RecordedConversation, RequestComparison] | None = None
         for conversation in self._candidates(identity, request):
             comparison = conversation.compare(request, named=bool(identity.session))
             if not self._may_continue(conversation, identity, comparison.alignment):
@@ -230,4 +237,4 @@ class Follower:
 
 
 def _base_name(identity: CallIdentity) -> str:
-    return f"{identity.session}.{identity.agent}" if identity.agent else identity.session
+    return f"{identity.session}-agent-{identity.agent}" if identity.agent else identity.session

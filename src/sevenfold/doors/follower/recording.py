@@ -19,7 +19,7 @@ from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.transcript import Leading, Transcript
 from sevenfold.doors.follower.alignment import (
     Alignment,
-    Fingerprint,
+    BlockFingerprint,
     KnownBlock,
     SentBlock,
     align,
@@ -75,7 +75,7 @@ class Preceding(Struct, frozen=True):
         return cls(request.model, system, tuple(request.tools()), request.settings(), tuple(betas))
 
 
-class Changes(Struct, frozen=True):
+class RequestChanges(Struct, frozen=True):
     """What differs between a request and the one before it in the same conversation."""
 
     in_front: tuple[str, ...] = ()
@@ -93,10 +93,10 @@ class ReadMessage(Struct, frozen=True):
     """A message that was read: a hash of its content, and its blocks with what identifies them."""
 
     content: bytes
-    parts: tuple[tuple[str, Block, Fingerprint | None], ...]
+    parts: tuple[tuple[str, Block, BlockFingerprint | None], ...]
 
 
-class Comparison(Struct, frozen=True):
+class RequestComparison(Struct, frozen=True):
     """A request, compared with what is recorded."""
 
     alignment: Alignment
@@ -129,7 +129,7 @@ class RecordedConversation:
 
     # -- comparing ---------------------------------------------------------------------------------
 
-    def compare(self, request: ClientRequest, *, named: bool) -> Comparison:
+    def compare(self, request: ClientRequest, *, named: bool) -> RequestComparison:
         """How a request relates to what is recorded; messages that came like this before are not read again."""
         messages: dict[bytes, ReadMessage] = {}
         hashes: list[bytes] = []
@@ -143,7 +143,7 @@ class RecordedConversation:
                 sent.append(SentBlock(compared, number, role, block))
         summarised = any(map(self._is_summary, sent))
         alignment = align(self.known(), sent, named=named, summarised=summarised)
-        return Comparison(alignment, hashes, messages)
+        return RequestComparison(alignment, hashes, messages)
 
     def _read_message(self, raw: bytes, request: ClientRequest) -> ReadMessage:
         message = read_message(raw, request.api)
@@ -181,7 +181,7 @@ class RecordedConversation:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def took(self, comparison: Comparison, preceding: Preceding) -> Changes:
+    def took(self, comparison: RequestComparison, preceding: Preceding) -> RequestChanges:
         """Record what is new in a request; returns what changed since the request before."""
         transcript, alignment = self.transcript, comparison.alignment
         changes = self._changes(comparison, preceding)
@@ -229,14 +229,14 @@ class RecordedConversation:
         """Close the log."""
         self.transcript.close()
 
-    def _changes(self, comparison: Comparison, preceding: Preceding) -> Changes:
+    def _changes(self, comparison: RequestComparison, preceding: Preceding) -> RequestChanges:
         """What of a request differs from the one before it, so that the provider's cache ends there."""
         if self.preceding is None:
-            return Changes()
+            return RequestChanges()
         in_front = tuple(preceding.changes(self.preceding))
         pairs = zip(self._hashes, comparison.hashes, strict=False)
         differing = (number for number, (before, now) in enumerate(pairs) if before != now)
-        return Changes(in_front, next(differing, None))
+        return RequestChanges(in_front, next(differing, None))
 
     def _compact(self, alignment: Alignment) -> None:
         leading: list[Leading] = []
@@ -297,7 +297,7 @@ def _thinking(settings: dict[str, Raw]) -> tuple[bytes, ...]:
     return tuple(bytes(settings.get(name, b"")) for name in ("thinking", "tool_choice", "reasoning"))
 
 
-def _epoch(preceding: Preceding, changes: Changes) -> Epoch:
+def _epoch(preceding: Preceding, changes: RequestChanges) -> Epoch:
     return Epoch(
         reason=" and ".join(changes.in_front) or "gateway",
         model=preceding.model,
@@ -311,7 +311,7 @@ def _epoch(preceding: Preceding, changes: Changes) -> Epoch:
 def _known_blocks(item: Item) -> Iterator[KnownBlock]:
     said = item.said
     for block in said.blocks:
-        compared: Fingerprint | None = fingerprint(block)
+        compared: BlockFingerprint | None = fingerprint(block)
         if compared is not None:
             result_of = block.id if block.kind == "tool_result" else ""
             yield KnownBlock(compared, said.role, said.uuid, result_of)

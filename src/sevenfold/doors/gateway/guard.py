@@ -30,7 +30,7 @@ _HINT = re.compile(b"|".join(name.encode() for name in sorted(ELSEWHERE)) + rb"|
 _fields = msgspec.json.Decoder(Fields)
 
 
-class Refusal(Struct, frozen=True):
+class GatewayRefusal(Struct, frozen=True):
     """Our own answer to a request that is not passed on."""
 
     status: int
@@ -57,30 +57,32 @@ class Guard(Struct, frozen=True):
     port: int
     token: str = ""
 
-    def admitted(self, method: str, target: str, headers: Mapping[str, str]) -> str | Refusal:
+    def admitted(self, method: str, target: str, headers: Mapping[str, str]) -> str | GatewayRefusal:
         """The target of a request without the token, or why the request is refused.
 
         ``headers`` have names in lower case.
         """
         if method == "CONNECT" or not target.startswith("/") or target.startswith("//"):
-            return Refusal(400, "Bad Request", f"the target must be a path, got {target[:80]!r}")
+            return GatewayRefusal(400, "Bad Request", f"the target must be a path, got {target[:80]!r}")
         if "\\" in target or any(character <= " " for character in target):
-            return Refusal(400, "Bad Request", "the target has characters that no path has")
+            return GatewayRefusal(400, "Bad Request", "the target has characters that no path has")
         if not self._is_ours(headers.get("host", "")):
-            return Refusal(421, "Misdirected Request", "the header Host does not name this gateway")
+            return GatewayRefusal(421, "Misdirected Request", "the header Host does not name this gateway")
         if (origin := headers.get("origin")) is not None and not self._is_our_origin(origin):
-            return Refusal(403, "Forbidden", "requests of web pages are not passed on")
+            return GatewayRefusal(403, "Forbidden", "requests of web pages are not passed on")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return Refusal(403, "Forbidden", "requests of web pages are not passed on")
+            return GatewayRefusal(403, "Forbidden", "requests of web pages are not passed on")
         if self.token:
             given, _, rest = target.removeprefix(TOKEN_PREFIX).partition("/")
             if not target.startswith(TOKEN_PREFIX) or not hmac.compare_digest(
                 given.encode(), self.token.encode()
             ):
-                return Refusal(401, "Unauthorized", "the path must begin with the token of this gateway")
+                return GatewayRefusal(
+                    401, "Unauthorized", "the path must begin with the token of this gateway"
+                )
             target = f"/{rest}"
         if "upgrade" in headers:
-            return Refusal(426, "Upgrade Required", "websockets are not passed on; use HTTP")
+            return GatewayRefusal(426, "Upgrade Required", "websockets are not passed on; use HTTP")
         return target
 
     def _is_ours(self, authority: str) -> bool:

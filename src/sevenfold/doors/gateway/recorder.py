@@ -20,7 +20,7 @@ import h11
 import msgspec
 from msgspec import Struct
 
-from sevenfold.doors.follower.follower import CallEnd, ClientCall, FollowedCall, Follower
+from sevenfold.doors.follower.follower import CallEnd, ClientCall, ConversationFollower, FollowedCall
 from sevenfold.doors.follower.identity import api_of
 from sevenfold.record.log import Answer
 from sevenfold.wire.chat_answer import ChatReader
@@ -59,7 +59,7 @@ class CallStatistics(Struct):
 class Recorder:
     """Records what passes on all connections."""
 
-    def __init__(self, follower: Follower, say: Say) -> None:
+    def __init__(self, follower: ConversationFollower, say: Say) -> None:
         """``say`` gets a sentence about each failure, from the recorder's thread."""
         self.follower = follower
         self.statistics = CallStatistics()
@@ -117,7 +117,7 @@ class Recorder:
 
 
 class RecordedPassage:
-    """Reports what passes on one connection to the recorder; see `sevenfold.doors.gateway.relay.Passage`."""
+    """Reports what passes on one connection to the recorder; see `sevenfold.doors.gateway.relay.PassageWatcher`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

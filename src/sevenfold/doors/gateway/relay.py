@@ -24,7 +24,7 @@ import h11
 from msgspec import Struct
 
 from sevenfold.doors.follower.identity import SESSION, api_of
-from sevenfold.doors.gateway.guard import Guard, Refusal, names_another_server
+from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, names_another_server
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
 
 PIECE = 65_536
@@ -37,8 +37,8 @@ LINGER_SECONDS = 2.0
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
-_UNREADABLE = Refusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
-_TOO_LARGE = Refusal(413, "Content Too Large", f"a body may have at most {MOST_JSON:,} bytes")
+_UNREADABLE = GatewayRefusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
+_TOO_LARGE = GatewayRefusal(413, "Content Too Large", f"a body may have at most {MOST_JSON:,} bytes")
 
 
 class RequestHead(Struct, frozen=True):
@@ -73,7 +73,7 @@ class RequestHead(Struct, frozen=True):
         return b"\r\n".join((*lines, b"", b""))
 
 
-class Passage(Protocol):
+class PassageWatcher(Protocol):
     """Gets a copy of what passes on one connection; its methods return at once and never fail."""
 
     def requested(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> None:
@@ -87,7 +87,7 @@ class Passage(Protocol):
 
 
 class _Refused(Exception):
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: GatewayRefusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
 
@@ -102,7 +102,7 @@ class Relay:
         *,
         guard: Guard,
         upstreams: Upstreams,
-        passage: Passage,
+        passage: PassageWatcher,
         secure: ssl.SSLContext | None = None,
     ) -> None:
         self._reader = reader
@@ -138,7 +138,9 @@ class Relay:
         while (end := _HEAD_END.search(raw)) is None:
             if len(raw) > MOST_HEAD:
                 raise _Refused(
-                    Refusal(431, "Request Header Fields Too Large", "the head of the request is too large")
+                    GatewayRefusal(
+                        431, "Request Header Fields Too Large", "the head of the request is too large"
+                    )
                 )
             piece = await self._reader.read(PIECE)
             if not piece:
@@ -150,7 +152,7 @@ class Relay:
     async def _pass_on(self, head: RequestHead) -> None:
         """Pass on one request."""
         admitted = self._guard.admitted(head.method, head.target, head.headers)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, GatewayRefusal):
             raise _Refused(admitted)
         upstream, target = self._upstreams.route(admitted, head.headers)
         looked_at = api_of(head.method, admitted) is not None or "json" in head.headers.get(
@@ -192,7 +194,7 @@ class Relay:
         body = b"".join(kept) if looked_at else None
         if body and (field := names_another_server(body)):
             raise _Refused(
-                Refusal(403, "Forbidden", f"the field {field} names another server; leave it out")
+                GatewayRefusal(403, "Forbidden", f"the field {field} names another server; leave it out")
             )
         out.write(held)
         return body
@@ -252,7 +254,9 @@ class Relay:
             )
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise _Refused(Refusal(502, "Bad Gateway", f"no connection to {upstream}: {why}")) from None
+            raise _Refused(
+                GatewayRefusal(502, "Bad Gateway", f"no connection to {upstream}: {why}")
+            ) from None
         self._upstream, self._out = upstream, out
         self._answers = asyncio.create_task(self._pass_back(reader))
         return out
@@ -277,7 +281,7 @@ class Relay:
         await asyncio.sleep(LINGER_SECONDS)
         writer.close()
 
-    async def _refuse(self, refusal: Refusal) -> None:
+    async def _refuse(self, refusal: GatewayRefusal) -> None:
         """Send our own answer; what the program still sends is thrown away, or it might never read the answer."""
         await self._disconnect()
         with suppress(OSError, TimeoutError):
