@@ -5,8 +5,8 @@
 A server on this machine answers each request at once with a small stream. The same client, on kept connections, asks
 it directly and through a gateway that records, in turns, so that both see the same load of the machine. What is
 measured is the time from the first byte of the request sent to the first byte of the answer received. Bodies are of
-conversations that grow by two messages each time, as those of agents do. The gateway runs in a process of its own, as it
-does for users; its memory is read after each size.
+conversations that grow by two messages each time, as those of agents do. The gateway runs in a process of its own, as
+it does for users; its memory is read after each size.
 """
 
 from __future__ import annotations

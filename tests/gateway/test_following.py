@@ -16,7 +16,7 @@ from sevenfold.conversation.resume import resume
 from sevenfold.doors.follower.follower import CallEnd, ClientCall, ConversationFollower, FollowedCall
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import words_of
-from sevenfold.record.decisions import Relayed
+from sevenfold.record.decisions import Epoch, Relayed
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.log import Answer
 from sevenfold.wire.client_request import Api
@@ -362,7 +362,7 @@ def test_what_changed_in_front_of_the_messages_is_named(program: Program) -> Non
     epochs = [
         entry.made
         for entry in program.entries()
-        if isinstance(entry, Decision) and entry.made.__class__.__name__ == "Epoch"
+        if isinstance(entry, Decision) and isinstance(entry.made, Epoch)
     ]
     assert [epoch.reason for epoch in epochs] == ["gateway", "tools", "model and tools and system"]
 

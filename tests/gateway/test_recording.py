@@ -167,6 +167,7 @@ def test_the_apis_of_openai_are_recorded_with_their_calls(tmp_path: Path) -> Non
     def work(url: str) -> None:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="key")
         function: Any = {"name": "Read", "parameters": {"type": "object", "properties": {}}}
+        responses_function: Any = {"type": "function", "strict": False, **function}
         said: list[Any] = [{"role": "developer", "content": "Be brief."}]
         items: list[Any] = []
         for number in range(3):
@@ -177,7 +178,7 @@ def test_the_apis_of_openai_are_recorded_with_their_calls(tmp_path: Path) -> Non
             said.append(chat.choices[0].message.model_dump(exclude_none=True))
             items.append({"role": "user", "content": f"item {number}"})
             with client.responses.stream(
-                model="gpt-5.6", input=items, tools=[{"type": "function", "strict": False, **function}]
+                model="gpt-5.6", input=items, tools=[responses_function]
             ) as stream:
                 response = stream.get_final_response()
             items += [item.model_dump(exclude_none=True, mode="json") for item in response.output]
@@ -257,8 +258,9 @@ def encoders() -> dict[str, Callable[[bytes], bytes]]:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "identity", ""])
 def test_compressed_answers_are_read(encoding: str) -> None:
-    encode = encoders().get(encoding, lambda content: content)
-    raw = encode(json.dumps(MESSAGE).encode())
+    raw = json.dumps(MESSAGE).encode()
+    if encode := encoders().get(encoding):
+        raw = encode(raw)
     answer, error = read([raw[:7], raw[7:8], raw[8:]], content_encoding=encoding)
     assert error == ""
     assert [block.kind for block in answer.blocks] == ["text", "tool_use"]

@@ -272,8 +272,8 @@ class Transcript:
                 )
             )
             parent = uuid
-        for record in written:
-            self._write(record)
+        for line in written:
+            self._write(line)
         return boundary
 
     def pinned(self) -> set[str]:
