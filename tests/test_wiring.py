@@ -67,6 +67,6 @@ def test_a_key_of_another_provider_is_no_key(monkeypatch):
 
 def test_an_answer_may_have_no_more_tokens_than_the_model_can_give():
     with sevenfold.Session.in_memory(model="qwen3") as session:
-        assert session.conversation.frame.max_tokens == find("qwen3").max_output
+        assert session.conversation.epoch.frame.max_tokens == find("qwen3").max_output
     with sevenfold.Session.in_memory(model="claude-sonnet-5-5") as session:
-        assert session.conversation.frame.max_tokens == 8_000
+        assert session.conversation.epoch.frame.max_tokens == 8_000

@@ -37,7 +37,7 @@ def test_an_answer_may_be_as_long_as_the_model_can_write_and_its_window_leaves_r
     model: str, limit: int
 ) -> None:
     with sevenfold.Agent(model, client=model_of(agent([])), system="", tools=[]) as made:
-        assert made.session.conversation.frame.max_tokens == limit
+        assert made.session.conversation.epoch.frame.max_tokens == limit
 
 
 @pytest.mark.spec("S22.13", "S0.2")
@@ -166,9 +166,9 @@ def test_a_setting_is_left_out_where_the_model_does_not_take_it() -> None:
     with sevenfold.Agent(
         "claude-haiku-4-5", client=model_of(agent(["Hi."])), tools=[], settings=settings
     ) as made:
-        assert dict(made.session.conversation.frame.settings) == {}
+        assert dict(made.session.conversation.epoch.frame.settings) == {}
     with agent(["There."], settings=settings) as made:
-        sent = {name: json.loads(raw) for name, raw in made.session.conversation.frame.settings}
+        sent = {name: json.loads(raw) for name, raw in made.session.conversation.epoch.frame.settings}
         assert sent["output_config"] == {"effort": "low"}
         assert sent["thinking"] == {"type": "adaptive", "display": "omitted"}
 

@@ -148,7 +148,7 @@ def test_what_is_told_follows_from_the_window_alone(
     for _ in range(2):
         with sevenfold.Agent(LOCAL, folder=folder, settings={**QUIET, "context_window": window}) as made:
             assert made.assembly.fit.size == size
-            frames.append(made.assembly.conversation.frame)
+            frames.append(made.assembly.conversation.epoch.frame)
             assert len(frames[-1].tools) == tools
             made.session.user("Hello.")
             assert made.session.gauge.high < made.assembly.conversation.window.threshold

@@ -334,7 +334,7 @@ def test_in_place_appends_to_the_file_and_the_session_goes_on(tmp_path: Path, ca
     assert kinds[0] == "system"
     assert kinds[-1] == "commit"
     with opened(path) as session:
-        assert not session.conversation.opened
+        assert not session.conversation.epoch.opened
         session.user("And now?")
         assert "And now?" in session.complete().text
         assert session.undo()

@@ -40,7 +40,7 @@ def test_an_earlier_summary_counts_as_what_a_program_added() -> None:
         session.compact(engine="extractive")
         here.work(session, 2, 1_000)
         items = session.conversation.transcript.view.items
-        counts = by_kind(items, session.conversation.gauge.estimator.tokens)
+        counts = by_kind(items, session.conversation.epoch.gauge.estimator.tokens)
         assert counts.attachments >= 1
         assert counts.attachment_tokens > counts.user_tokens
 

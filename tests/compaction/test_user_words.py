@@ -118,14 +118,15 @@ def test_beyond_the_budget_each_rank_gives_way_to_those_before_it():
         message(1, talk("carried"), lasting=(Lasting(0, 5, number=1),)),
         message(2, talk("named"), named=(Lasting(0, 5, number=2),)),
         message(3, talk("never on Fridays.")),
+        message(8, talk("named late"), named=(Lasting(0, 5, number=3),), is_new=False),
         message(4, talk("answer"), kind="answer"),
         message(5, talk("request")),
         message(6, talk("question?")),
         message(7, talk("newest")),
     ]
     each = max(count(line(one, one.text)) + 1 for one in said)
-    order = ["r1", "r2", "r3", "r7", "r4", "r5", "r6"]
-    for room in range(1, 7):
+    order = ["r1", "r2", "r3", "r8", "r7", "r4", "r5", "r6"]
+    for room in range(1, 8):
         # Messages of more than a quarter of the budget are cut, so the rest of it is taken by what comes first.
         padding = [message(100 + n, talk("first"), lasting=(Lasting(0, 5),)) for n in range(6)]
         names = shown([*padding, *said], each * (6 + room), by_word_lists)
@@ -157,6 +158,17 @@ def test_what_was_named_first_keeps_its_place_before_whatever_is_named_later():
     old = [message(n, f"{WORDS} {n}", lasting=(Lasting(0, 20, number=n),)) for n in range(8)]
     before = [message(100 + n, f"{WORDS} {n}", lasting=(Lasting(0, 20, number=50 + n),)) for n in range(40)]
     assert {f"r{n}" for n in range(8)} <= {*shown([*before, *old], 200)}
+
+
+@pytest.mark.spec("S16.3")
+def test_old_small_talk_that_a_model_names_takes_the_room_of_no_rule_that_stands_there_by_its_wording():
+    rule = message(0, f"Never deploy on Fridays. {WORDS}", is_new=False, shown=((0, len(WORDS)),))
+    named_late = [
+        message(n, f"{WORDS} {n}", named=(Lasting(0, 20, number=n),), is_new=False) for n in range(1, 40)
+    ]
+    assert "r0" in shown([rule, *named_late, message(90, WORDS)], 200, by_word_lists)
+    said_since = [replace(old, is_new=True) for old in named_late]
+    assert "r0" not in shown([rule, *said_since, message(90, WORDS)], 200, by_word_lists)
 
 
 @pytest.mark.spec("S16.5")

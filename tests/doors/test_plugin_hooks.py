@@ -49,7 +49,7 @@ def event_of(path: Path, **fields: Any) -> dict[str, Any]:
     return {
         "session_id": "s-1",
         "transcript_path": str(path),
-        "cwd": "/work",
+        "cwd": "/projects",
         "source": "compact",
         **fields,
     }
@@ -62,13 +62,13 @@ def context_of(answer: str) -> str:
 
 
 def long_session(tmp_path: Path) -> Tape:
-    tape = Tape(cwd="/work")
+    tape = Tape(cwd="/projects")
     for number in range(90):
         tape.user(f"Request {number}, codeword granite-{number}: {'build the pier higher ' * 20}")
         tape.answer(
             f"a{number}",
             usage(100, output=1),
-            text(f"I build `pier_{number}.py` in /work/pier_{number}.py."),
+            text(f"I build `pier_{number}.py` in /projects/pier_{number}.py."),
         )
     return tape
 
@@ -83,7 +83,7 @@ def test_the_three_hooks_after_a_compaction_bring_back_what_the_user_said(tmp_pa
     assert all(0 < len(block) < LIMIT - 100 for block in blocks)
     together = "\n".join(blocks)
     assert all(f"granite-{number}:" in together for number in range(90))
-    assert "/work/pier_0.py" in together
+    assert "/projects/pier_0.py" in together
 
 
 @pytest.mark.spec("S23.2")

@@ -253,7 +253,7 @@ def test_on_a_full_disk_what_is_seen_is_what_is_on_record(
                     trial.last(here, session)
                 finally:
                     disk.room, here.line.before = None, lambda call: None
-                    view, frame = session.conversation.transcript.view, session.conversation.frame
+                    view, frame = session.conversation.transcript.view, session.conversation.epoch.frame
                     whole = file.read_bytes().rpartition(b"\n")[0] + b"\n"
                     on_record = resume(MemoryLog(whole.splitlines(keepends=True)))
                     assert view.encoded() == on_record.encoded()

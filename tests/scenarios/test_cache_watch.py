@@ -24,43 +24,51 @@ MODEL = "claude-opus-4-6"
 """Its reasoning is not bound to what precedes it, so a changed prefix costs money and is not refused."""
 
 
+def _frame(held: Conversation, frame: Frame) -> None:
+    """Send another frame, without a word about it."""
+    held.exchange.set_epoch(replace(held.exchange.epoch, frame=frame))
+
+
+def _send(held: Conversation, frame: Frame) -> None:
+    """Send another frame, as the one that is wanted."""
+    held.exchange.set_epoch(replace(held.exchange.epoch, frame=frame, wanted=frame))
+
+
 def _system(held: Conversation) -> None:
-    frame = held.exchange.frame
-    held.exchange.frame = replace(
-        frame, system=(blocks.text("Something else. " * 400).raw, *frame.system[1:])
-    )
+    frame = held.exchange.epoch.frame
+    _frame(held, replace(frame, system=(blocks.text("Something else. " * 400).raw, *frame.system[1:])))
 
 
 def _second_block(held: Conversation) -> None:
-    frame = held.exchange.frame
-    held.exchange.frame = replace(frame, system=(frame.system[0], blocks.text("Other facts. " * 300).raw))
+    frame = held.exchange.epoch.frame
+    _frame(held, replace(frame, system=(frame.system[0], blocks.text("Other facts. " * 300).raw)))
 
 
 def _one_tool(held: Conversation) -> None:
-    frame = held.exchange.frame
-    held.exchange.frame = replace(
-        frame, tools=(frame.tools[0].replace(b"something", b"anything"), *frame.tools[1:])
+    frame = held.exchange.epoch.frame
+    _frame(
+        held, replace(frame, tools=(frame.tools[0].replace(b"something", b"anything"), *frame.tools[1:]))
     )
 
 
 def _tool_gone(held: Conversation) -> None:
-    held.exchange.frame = replace(held.exchange.frame, tools=held.exchange.frame.tools[:-1])
+    _frame(held, replace(held.exchange.epoch.frame, tools=held.exchange.epoch.frame.tools[:-1]))
 
 
 def _tool_order(held: Conversation) -> None:
-    held.exchange.frame = replace(held.exchange.frame, tools=held.exchange.frame.tools[::-1])
+    _frame(held, replace(held.exchange.epoch.frame, tools=held.exchange.epoch.frame.tools[::-1]))
 
 
 def _model(held: Conversation) -> None:
-    held.exchange.frame = replace(held.exchange.frame, model="claude-opus-4-7")
+    _frame(held, replace(held.exchange.epoch.frame, model="claude-opus-4-7"))
 
 
 def _thinking(held: Conversation) -> None:
-    held.exchange.frame = replace(held.exchange.frame, settings=(("thinking", b'{"type":"adaptive"}'),))
+    _frame(held, replace(held.exchange.epoch.frame, settings=(("thinking", b'{"type":"adaptive"}'),)))
 
 
 def _lifetime(held: Conversation) -> None:
-    held.exchange.lifetimes = Lifetimes("1h", "1h")
+    held.exchange.set_epoch(replace(held.exchange.epoch, lifetimes=Lifetimes("1h", "1h")))
 
 
 def _message(held: Conversation) -> None:
@@ -110,7 +118,7 @@ def test_a_break_is_found_with_its_cause_and_its_size(change, cause, part):
         held.say("begin")
         for _ in range(8):
             held.ask()
-        cached = held.exchange.watched.cached
+        cached = held.exchange.epoch.watched.cached
         change(held)
         outcome = held.ask()
         broken = outcome.broken
@@ -150,7 +158,7 @@ def test_a_compaction_that_was_announced_is_no_break():
         held.say("begin")
         for _ in range(8):
             held.ask()
-        held.exchange.watched = held.exchange.watched.announce("compaction")
+        held.exchange.announce("compaction")
         held.script.compact(CompactMetadata(), [blocks.text("in short")])
         outcome = held.ask()
         assert outcome.broken is None or (outcome.broken.expected and outcome.broken.cause == "compaction")
@@ -186,14 +194,10 @@ def test_the_section_of_the_system_prompt_that_moved_is_named():
         return SystemPrompt((rules, Section("environment", f"Today is {day}.", "session")))
 
     with conversation(MODEL) as held:
-        held.exchange.frame = held.exchange.wanted = Frame.of(
-            MODEL, 4_000, system=prompt("Monday"), tools=TOOLS
-        )
+        _send(held, Frame.of(MODEL, 4_000, system=prompt("Monday"), tools=TOOLS))
         held.say("begin")
         held.ask()
-        held.exchange.frame = held.exchange.wanted = Frame.of(
-            MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS
-        )
+        _send(held, Frame.of(MODEL, 4_000, system=prompt("Tuesday"), tools=TOOLS))
         forecast = next_request(held.exchange).forecast
         assert forecast.change is not None
         assert forecast.change.part == "system section environment"
@@ -259,7 +263,7 @@ def test_after_an_expiry_neither_a_decision_nor_a_change_is_called_the_cause():
         for _ in range(8):
             held.ask()
         _one_tool(held)
-        held.exchange.watched = held.exchange.watched.announce("clear")
+        held.exchange.announce("clear")
         _expiry(held)
         broken = held.ask().broken
         assert broken is not None

@@ -72,7 +72,7 @@ def test_a_resumed_session_goes_on_with_the_bytes_it_sent_before():
         held.say("begin")
         held.ask()
         again = Conversation(held.url, held.simulator, held.model, log, thinking=ADAPTIVE)
-        assert again.exchange.frame == held.exchange.frame
+        assert again.exchange.epoch.frame == held.exchange.epoch.frame
         outcome = again.ask()
         assert held.moved() == []
         assert outcome.broken is None
@@ -84,7 +84,7 @@ def test_other_tools_open_a_new_epoch_that_a_bound_model_accepts():
     with conversation(thinking=ADAPTIVE) as held:
         held.say("begin")
         held.ask()
-        frame = held.exchange.frame
+        frame = held.exchange.epoch.frame
         held.exchange.reframe(
             type(frame)(frame.model, 4_000, frame.system, frame.tools[:1], frame.settings), "tools"
         )

@@ -81,7 +81,7 @@ class Conversations(RuleBasedStateMachine):
         anchor = script.new_id()
         kept = Segment(heads[cut % len(heads)], anchor, items[-1]) if keeps and heads else None
         about = CompactMetadata(preserved_segment=kept)
-        self.held.exchange.watched = self.held.exchange.watched.announce("compaction")
+        self.held.exchange.announce("compaction")
         self.decisions.append(script.compact(about, [blocks.text("in short")], anchor=anchor))
 
     @precondition(lambda self: self.decisions)

@@ -479,7 +479,7 @@ def test_with_old_reasoning_left_out_that_of_the_last_turn_is_still_valid(model:
             if not item.said.answers
         ]
         held.session.conversation.open_epoch("clear", drops_thinking=True, before=spoken[-4])
-        held.session.conversation.thinking_known_valid = True
+        held.session.conversation.vouch_for_thinking()
         held.ask()
         assert 1 < held.thoughts() < 6
         assert not refused(simulator)

@@ -80,7 +80,7 @@ def test_a_fork_of_many_turns_is_watched_under_a_key_of_its_own() -> None:
     with world(talker()) as here, here.session() as session:
         session.user("begin")
         session.complete()
-        held = session.conversation.watched.cached
+        held = session.conversation.epoch.watched.cached
         fork = session.fork("agent:reviewer")
         ask(here, fork, "look " * 4_000)
         added = dict(here.simulator.requests.answered()[-1].usage or {})["cache_creation_input_tokens"]
@@ -105,7 +105,7 @@ def test_a_fork_of_one_turn_is_watched_under_the_key_of_its_session() -> None:
     with world(talker()) as here, here.session() as session:
         session.user("begin")
         session.complete()
-        held = session.conversation.watched.cached
+        held = session.conversation.epoch.watched.cached
         here.clock.advance(400)
         ask(here, session.fork("compact"), "in short?")
         (lost,) = here.told(CacheBroke)
@@ -208,7 +208,7 @@ def test_a_fork_asks_nothing_before_something_was_said_in_it() -> None:
         fork: Any = session.fork()
         with pytest.raises(InputError, match="nothing to ask before something was said"):
             fork.prepare()
-        with pytest.raises(InputError, match="no request of this fork is under way"):
+        with pytest.raises(InputError, match="no request is under way"):
             fork.observe(None)
         assert kinds_of(session.at(0)) == ["text"]
 

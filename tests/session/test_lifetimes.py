@@ -233,8 +233,8 @@ def test_a_client_for_bedrock_is_recognised() -> None:
     )
     options: Any = {"model": BOUND, "client": client, "lifetime": "1h", "max_tokens": 1_000}
     with sevenfold.Session.in_memory(**options, settings=ALONE) as session:
-        assert session.conversation.lifetimes == Lifetimes()
+        assert session.conversation.epoch.lifetimes == Lifetimes()
     with sevenfold.Session.in_memory(
         **options, settings={**ALONE, "long_lifetime_bedrock": True}
     ) as session:
-        assert session.conversation.lifetimes == Lifetimes("1h", "1h")
+        assert session.conversation.epoch.lifetimes == Lifetimes("1h", "1h")

@@ -49,8 +49,8 @@ def test_what_openai_says_about_a_miss_stands_beside_our_own_cause(streams: bool
             first = next(event.response for event in here.events if isinstance(event, Answered))
             assert asked == [None, {"comparison_response_id": first}]
             assert not [event for event in here.events if isinstance(event, CacheBroke)]
-            frame = session.conversation.frame
-            session.conversation.frame = replace(frame, tools=())
+            epoch = session.conversation.epoch
+            session.conversation.set_epoch(replace(epoch, frame=replace(epoch.frame, tools=())))
             session.complete()
             (broke,) = [event for event in here.events if isinstance(event, CacheBroke)]
             assert broke.cause == "tool"

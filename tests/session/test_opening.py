@@ -427,8 +427,10 @@ def test_what_the_provider_says_about_a_miss_stands_beside_our_own_cause(tmp_pat
         responses = [event.response for event in here.told(Answered)]
         assert asked == [None, *({"previous_message_id": known} for known in responses[:-1])]
         assert all(body.startswith(session.at(number)[:-1]) for number, body in enumerate(here.bodies))
-        frame = session.conversation.frame
-        session.conversation.frame = replace(frame, tools=frame.tools[:-1])
+        epoch = session.conversation.epoch
+        session.conversation.set_epoch(
+            replace(epoch, frame=replace(epoch.frame, tools=epoch.frame.tools[:-1]))
+        )
         work(session, 1, output(), clock=here.clock)
         (broke,) = here.told(CacheBroke)
         assert broke.cause == "tool"

@@ -104,12 +104,12 @@ def test_cost_requests_and_what_the_gauge_has_learnt_survive_a_restart(tmp_path:
             fork.user("what next?")
             drive(fork.turn(), client_of(here.sdk))
             before = session.gauge
-            gauge = session.conversation.gauge
+            gauge = session.conversation.epoch.gauge
             assert before.usd
             assert before.usd > 0
         with here.open(file) as session:
             assert session.gauge == before
-            assert session.conversation.gauge == gauge
+            assert session.conversation.epoch.gauge == gauge
 
 
 @pytest.mark.spec("S8.4", "S10.1")

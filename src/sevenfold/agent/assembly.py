@@ -517,7 +517,7 @@ class Assembly:
 
     def want_prompt(self, prompt: SystemPrompt) -> None:
         """Set the system prompt of the next epoch; until then, its changes are announced in messages."""
-        self.conversation.want(self.conversation.wanted.with_system(prompt))
+        self.conversation.want(self.conversation.epoch.wanted.with_system(prompt))
 
     def _note_lost_tasks(self) -> None:
         """Tell the model about background commands that ended with an earlier process."""

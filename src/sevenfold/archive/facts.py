@@ -16,7 +16,7 @@ What finds no room in its own part may stand in another one that has room left.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -84,6 +84,8 @@ class Entry(Struct, frozen=True):
     """Whether only a whole word counts, as for files and names."""
     record: str = ""
     """The record that says it, if the text here is not the text there."""
+    cut: Callable[[], Entry] | None = None
+    """Makes the entry that is shown, for one that takes long to cut: until then, no more of the text than it has."""
 
 
 class StillSeen(Struct, frozen=True):
@@ -137,16 +139,22 @@ class _Block:
 
     def take(self, entry: Entry) -> bool:
         """Add an entry if there is room for it; returns whether there was."""
-        entries = self._lists.get(entry.heading)
-        separator = " · " if entry.heading in _INLINE else "\n- "
-        size = len(entry.text) + len(separator)
-        if entries is None:
-            size += len(entry.heading) + len("\n\n")
-        if size > self.room:
+        if not self.fits(entry):
             return False
-        self.room -= size
+        self.room -= self._size(entry)
         self._lists.setdefault(entry.heading, []).append(entry.text)
         return True
+
+    def fits(self, entry: Entry) -> bool:
+        """Whether there is room for an entry."""
+        return self._size(entry) <= self.room
+
+    def _size(self, entry: Entry) -> int:
+        separator = " · " if entry.heading in _INLINE else "\n- "
+        size = len(entry.text) + len(separator)
+        if entry.heading not in self._lists:
+            size += len(entry.heading) + len("\n\n")
+        return size
 
     def text(self) -> str:
         """The lists of this part, in their order."""
@@ -199,15 +207,18 @@ def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, i
 def _fill(
     blocks: Mapping[Part, _Block], chosen: Iterable[tuple[Part, Entry]], shown: ShownTexts
 ) -> list[Entry]:
-    """Put entries that are not shown yet into their parts; returns those that found no room."""
+    """Put entries that are not shown yet into their parts; returns those for which there is no room."""
     left_over = []
-    for part, entry in chosen:
-        if shown.holds(entry):
-            continue
-        if blocks[part].take(entry):
-            shown.add(entry.text)
-        else:
+    for part, candidate in chosen:
+        entry = candidate
+        # Whether it fits comes first, because cutting it or looking for it among what is shown takes far longer.
+        if entry.cut and blocks[part].fits(entry):
+            entry = entry.cut()
+        if not blocks[part].fits(entry):
             left_over.append(entry)
+        elif not shown.holds(entry):
+            blocks[part].take(entry)
+            shown.add(entry.text)
     return left_over
 
 
@@ -306,11 +317,18 @@ def _kept_in_order(messages: Sequence[Words], longest: int, room: int) -> list[W
 
 def _message(heading: str, message: Words, facts: Facts, longest: int) -> Entry:
     text = message.head
-    if len(text) > longest:
+    if len(text) <= longest:
+        return Entry(heading, _indented(text), text)
+
+    def cut() -> Entry:
         record = f"[{facts.name(message.record)}] "
-        text = record + _cut(text, longest - len(record))
-    indented = "\n  ".join(line.rstrip() for line in text.splitlines() if line.strip())
-    return Entry(heading, indented, message.head)
+        return Entry(heading, _indented(record + _cut(text, longest - len(record))), text)
+
+    return Entry(heading, text[:_EDGE], text, cut=cut)
+
+
+def _indented(text: str) -> str:
+    return "\n  ".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
 def _cut(text: str, longest: int) -> str:

@@ -216,7 +216,7 @@ def named(name: str, sessions: list[StoredSession], looked_at: Step | None = Non
     """The session with this name among ``sessions``, which must be sorted newest first; raises as `find` does."""
     if name == LAST and sessions:
         here = Path.cwd()
-        return next((one for one in sessions if _is_here(one, here)), sessions[0])
+        return next((one for one in sessions if is_in(one, here)), sessions[0])
     by_name = [one for one in sessions if one.name.startswith(name)]
     if by_name:
         return _only(name, [one for one in by_name if one.name == name] or by_name)
@@ -233,7 +233,7 @@ def named(name: str, sessions: list[StoredSession], looked_at: Step | None = Non
     raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
 
 
-def _is_here(one: StoredSession, here: Path) -> bool:
+def is_in(one: StoredSession, here: Path) -> bool:
     """Whether a session worked in a folder. Two tools store sessions by folder, so only Codex files are read."""
     if one.tool == "Sevenfold":
         return one.path.parent == user_home().project(here).folder

@@ -70,7 +70,7 @@ class ArchivedSession:
         """Every record of the conversation, in order, including what compactions have hidden since."""
         visible = search.visible_records(self.log)
         return [
-            _record(item, in_context=item.said.uuid in visible) for item in history.whole(self.log).items
+            _record(item, in_context=item.said.uuid in visible) for item in history.every_record(self.log)
         ]
 
     def context(self, at: str | None = None) -> list[ArchivedRecord]:
@@ -103,7 +103,7 @@ class ArchivedSession:
             raise InputError(f"part must be one of {', '.join(facts.PARTS)}; got {part!r}")
         context = facts.StillSeen() if all_leaves else facts.StillSeen.of(resume(self.log))
         rooms = facts.rooms(characters, split=part is None)
-        texts = facts.parts(history.whole(self.log).items, context, rooms)
+        texts = facts.parts(history.every_record(self.log), context, rooms)
         return texts[part] if part else "\n\n".join(filter(None, texts.values()))
 
     def audit(self) -> Audit:
@@ -126,9 +126,15 @@ class ArchivedSession:
         return requests.compare(before, now)
 
     @cached_property
-    def _index(self) -> RecallIndex:
+    def _opened_index(self) -> RecallIndex:
         _, index = self._held.enter_context(search.indexed(self.path))
         return index
+
+    @property
+    def _index(self) -> RecallIndex:
+        """The index, up to date: the session may have been written since the last search."""
+        self._opened_index.catch_up()
+        return self._opened_index
 
     def _view_at(self, record: str) -> View:
         view = View()

@@ -266,7 +266,7 @@ class _Run(Struct):
         conversation = self.session.conversation
         sizes: dict[str, float] = {}
         for piece in pieces_in(conversation.transcript.view):
-            tokens = conversation.gauge.estimator.tokens(piece.weight)
+            tokens = conversation.epoch.gauge.estimator.tokens(piece.weight)
             sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
         found = {name: round(size) for name, size in sizes.items() if size >= 1}
         rest = conversation.size().tokens - sum(found.values())

@@ -46,6 +46,7 @@ COMMANDS = {
     "config": "show every setting, its value, and where it comes from",
     "install": "add our plugin to Claude Code: what its compactions lose comes back",
     "uninstall": "remove our plugin again, to the byte",
+    "mcp": "serve recorded sessions to other programs' agents over the Model Context Protocol",
     "trust": "use a project folder's own settings, hooks and servers",
     "scan": "look for secrets in stored sessions",
     "purge": "remove a session, or mask one leaked secret everywhere",

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake
+from sevenfold.conversation import events, intake, turn
 from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter, epoch_record, frame_of
+from sevenfold.conversation.epoch_state import EpochState
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
@@ -38,7 +39,8 @@ from sevenfold.conversation.room import Check, ClearableResults, Limits
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
-from sevenfold.errors import Aborted, InputError, ModelError, Refused
+from sevenfold.conversation.turn import Exchange
+from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
@@ -49,39 +51,32 @@ from sevenfold.record.decisions import Epoch, Remarked, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.usage import UNEDITED, BilledCall, Edits, Tally
+from sevenfold.record.usage import UNEDITED, Edits, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Watched
+from sevenfold.request.watch import Sent
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
+    from sevenfold.conversation.waiting import Retries
     from sevenfold.layers.ladder import Ladder
 
 S = TypeVar("S")
-UNDER_WAY = (
-    "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
-    "in a fork()"
-)
-_DECIDED = (
-    "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
-    "tail", "opened", "new_fork", "thinking_known_valid",
-)  # fmt: skip
-"""Attributes, besides the transcript, that decisions change; their values are replaced, never modified in place."""
+
+RunReadOnly = Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]]
 
 
-class Conversation:
+class Conversation(Exchange):
     """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
-    gauge: Gauge
-    """Estimates the size of the conversation, and learns from the usage that answers report."""
+    aside = False
     keeps_cut_off = False
     """Whether the partial answer is kept in the conversation when the user interrupts the model."""
     cut_off: Answer | None = None
     """The part kept of the last answer, if it was interrupted."""
-    read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
+    read_only: RunReadOnly | None = None
     """Runs a fork's read-only tool calls and refuses all others; None if no tools are available."""
 
     def __init__(
@@ -94,6 +89,7 @@ class Conversation:
         frame: Frame | None = None,
     ) -> None:
         """``frame`` replaces the frame built from the options."""
+        super().__init__()
         self.lock = RLock()
         self.transcript = transcript
         self.profile = profile
@@ -116,10 +112,11 @@ class Conversation:
         self._begin_work(options)
         self.finder = Finder(transcript, services.results)
         self.clearable = ClearableResults(self.kinds)
-        self.lifetimes, against = lifetimes_for(
+        lifetimes, against = lifetimes_for(
             options, profile, self._current, within_quota=self._within_quota()
         )
-        self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
+        wanted = self._gated(frame or frame_for(options, profile, self.settings))
+        self._begin_epoch(wanted, lifetimes, asked=options.lifetimes == lifetimes)
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self._begin_layers()
@@ -133,7 +130,6 @@ class Conversation:
         """When each request in flight was sent, by request id."""
         self.closing = Signal()
         """Happens when the session is closed: nothing waits any longer to send a request again."""
-        self.break_watch = True
         self.diagnoses = options.diagnoses
         """Whether the provider is asked why its cache was missed."""
         self.background: Runner | None = None
@@ -146,9 +142,6 @@ class Conversation:
         self.answers = self.passes = 0
         """The numbers of answers, and of passes over the ladder, since the conversation was opened."""
         self._states: dict[type[Any], Any] = {}
-        self._asking = False
-        self._pending: Pending | None = None
-        self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
 
@@ -163,34 +156,24 @@ class Conversation:
         self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
         """The slots restored after a compaction, most important first."""
 
-    def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
+    def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
         log = self.transcript.log
-        self.billed: BilledCall | None = None
-        self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
         """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
-        self.tail: Tail | None = self.resumed.tail if self.resumed else None
-        """The last cache marker of the last answered request; None after a compaction, its undo or its redo."""
         self.account = account_of(log)
         self.own_usd = 0.0
         """The cost of the engine's own calls since the conversation was opened."""
-        self.opened: tuple[Epoch, ...] = ()
-        """Epochs not yet reported."""
-        self.wanted = frame
-        """The frame to switch to as soon as that loses nothing."""
-        self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
         """The frame that was last measured, with the sizes of its parts."""
-        self.thinking_known_valid = False
-        """Whether the thinking in view is known to be valid despite changes to earlier content."""
-        self.new_fork = False
-        """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
         self.boundary_at_opening = self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """Boundaries when it was opened, and at the newest answer: another one in view now was made since."""
         epoch = self.transcript.view.epoch
-        self.frame = with_edits(self, frame) if epoch is not None and EDITS in epoch.settings else frame
-        enter(self, asked=options.lifetimes == self.lifetimes)
+        frame = with_edits(self, wanted) if epoch is not None and EDITS in epoch.settings else wanted
+        tail = self.resumed.tail if self.resumed else None
+        self.epoch = EpochState(frame, wanted, lifetimes, Gauge.of(self.profile), tail=tail)
+        """What requests depend on besides the transcript; replaced as a whole, by `set_epoch` and the methods here."""
+        enter(self, asked=asked)
 
     def refresh(self) -> None:
         """Reread the settings, so that changed switches take effect without a restart."""
@@ -292,17 +275,6 @@ class Conversation:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Hold the right to make a request; raises `Refused` if another one is in flight."""
-        if self._asking:
-            raise Refused(UNDER_WAY)
-        self._asking = True
-        try:
-            yield
-        finally:
-            self._asking = False
-
     def begin_pass(self) -> None:
         """Start a pass over the ladder; raises if there is nothing new to send or the log cannot be written."""
         self.transcript.must_be_writable()
@@ -322,23 +294,24 @@ class Conversation:
                 after_compaction=boundary if boundary != self.boundary_at_last_answer else "",
             )
             self._pending = Pending(why, self.transcript.view.tip, fields)
-            events.epochs(self)
+            if self.epoch.opened:
+                events.epochs(self)
             return self._pending
 
-    def send(self, pending: Pending) -> Prepared:
-        """Record the request and return it ready to send; calling this again returns the same one."""
-        with self.lock:
-            if self._in_flight is not None and self._in_flight[0] is pending:
-                return self._in_flight[1]
-            if self.transcript.view.tip != pending.tip:
-                raise InputError(
-                    "the conversation went on since this request was prepared; prepare another one"
-                )
-            prepared = write_request(self, pending)
-            self._in_flight = pending, prepared
+    def prepared(self, fields: Mapping[str, bytes]) -> Flow[Pending]:
+        """Make the next request fit, and return it, unrecorded; may raise `ContextFull`."""
+        return turn.prepare(self, fields)
+
+    def write(self, pending: Pending) -> Prepared:
+        """Build and record a request; raises `InputError` if the conversation went on since it was prepared."""
+        if self.transcript.view.tip != pending.tip:
+            raise InputError(
+                "the conversation went on since this request was prepared; prepare another one"
+            )
+        prepared = write_request(self, pending)
+        if self.epoch.opened:
             events.epochs(self)
-            events.sending(self, prepared)
-            return prepared
+        return prepared
 
     @property
     def request_out(self) -> bool:
@@ -353,21 +326,24 @@ class Conversation:
 
     # -- the answer ------------------------------------------------------------------------------
 
+    def answered(self, reply: Reply) -> Outcome:
+        """Record the answer, then let layers start background work."""
+        with self.lock:
+            outcome = self.observe(reply)
+            if self.may_spend():
+                for layer in self.ladder.follows:
+                    if layer.on(self.settings):
+                        layer.after_answer(self)
+            return outcome
+
     def observe(self, reply: Reply) -> Outcome:
         """Record the answer to the request in flight and return its outcome."""
         with self.lock:
-            if self._in_flight is None:
-                raise InputError(
-                    "no request is under way; prepare one, send it, then give its answer here"
-                    if self._pending is None
-                    else "the request that was prepared was never looked at, so this cannot be its answer"
-                )
-            outcome = take_answer(self, self._in_flight[1], reply)
-            self._pending = self._in_flight = None
             self.refresh()
             self.break_watch = self.settings.break_watch
-            events.answered(self, outcome)
-            events.epochs(self)
+            outcome = super().observe(reply)
+            if self.epoch.opened:
+                events.epochs(self)
             self.answers += 1
             self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
@@ -375,25 +351,34 @@ class Conversation:
             self.follow()
             return outcome
 
+    def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
+        """Record the answer to a request, bill it, and learn from the usage it reports."""
+        return take_answer(self, prepared, reply)
+
+    def refused(self, error: ModelError, retries: Retries | None) -> Flow[bool]:
+        """Remedy a refusal; True if another attempt may succeed."""
+        return turn.refused(self, error)
+
     def failed(self, error: ModelError, *, again: bool) -> None:
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
-            request = self._in_flight[1].record.id if self._in_flight else ""
-            self._pending = None
-            if again:
-                self._in_flight = None
-            keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
-            self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
-            if self.cut_off is not None:
-                self.interrupted(self.cut_off)
-            events.failed(self, error, request, again=again, kept=self.cut_off is not None)
+            super().failed(error, again=again)
             events.epochs(self)
+
+    def keep_partial(self, error: ModelError) -> bool:
+        """Record the part that came of an answer the user cut off, if the agent keeps it; False if it does not."""
+        keeps = isinstance(error, Aborted) and self.keeps_cut_off
+        partial = error.partial
+        self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
+        if self.cut_off is not None:
+            self.interrupted(self.cut_off)
+        return self.cut_off is not None
 
     # -- the epoch -------------------------------------------------------------------------------
 
     def want(self, frame: Frame) -> None:
         """Switch to this frame as soon as that loses nothing."""
-        self.wanted = self._gated(frame)
+        self.epoch = replace(self.epoch, wanted=self._gated(frame))
 
     def _gated(self, frame: Frame) -> Frame:
         return self.gate.frame(frame) if self.gate else frame
@@ -402,33 +387,34 @@ class Conversation:
     def atomic(self) -> Iterator[None]:
         """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
-            before = {name: getattr(self, name) for name in _DECIDED}
+            before = self.epoch
             try:
                 with self.transcript.atomic():
                     yield
             except BaseException:
-                for name, value in before.items():
-                    setattr(self, name, value)
+                self.epoch = before
                 raise
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
         """Open a new epoch with another frame."""
-        self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
-        self.wanted, self.amended = frame, None
-        self.gauge = self.gauge.opened(*frame.tools, *frame.system)
+        self.epoch = replace(
+            self.epoch.sending(frame),
+            wanted=frame,
+            amended=None,
+            lifetimes=lifetimes or self.epoch.lifetimes,
+        )
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
     def return_to(self, epoch: Epoch) -> None:
         """Return to the frame of an earlier epoch; does nothing if that epoch had another model."""
         then = frame_of(epoch)
-        if then.model == self.frame.model:
-            self.frame = replace(then, max_tokens=self.frame.max_tokens)
-            self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
+        now = self.epoch.frame
+        if then.model == now.model:
+            self.epoch = self.epoch.sending(replace(then, max_tokens=now.max_tokens))
 
     def announce(self, reason: str) -> None:
         """Announce a decision that changes content already sent, so that the resulting cache miss is expected."""
-        self.watched = self.watched.announce(reason)
-        self.billed = None
+        self.epoch = self.epoch.announced(reason)
 
     def open_epoch(
         self,
@@ -438,33 +424,57 @@ class Conversation:
         after: str | None = None,
         before: str | None = None,
         announced: bool = True,
+        thinking_stays_valid: bool = False,
     ) -> Epoch:
         """Open an epoch; ``drops_thinking`` spares thinking up to ``after`` and from ``before`` on.
 
         Pass ``announced=False`` for a change by the caller: the cache watch then names the part that differs.
+        ``thinking_stays_valid`` vouches for the thinking that is left.
         """
         if announced:
             self.announce(reason)
-        self.billed = None
-        made = epoch_record(self.frame, self.next_lifetimes(), reason, drops_thinking)
+        made = epoch_record(self.epoch.frame, self.next_lifetimes(), reason, drops_thinking)
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self._take_lifetimes(epoch)
-        self.opened += (epoch,)
-        self.thinking_known_valid = self.thinking_known_valid or after is not None
+        self.epoch = replace(
+            self.epoch,
+            billed=None,
+            opened=(*self.epoch.opened, epoch),
+            thinking_known_valid=(
+                self.epoch.thinking_known_valid or after is not None or thinking_stays_valid
+            ),
+        )
         return epoch
+
+    def take_opened(self) -> tuple[Epoch, ...]:
+        """The epochs opened since this was last called."""
+        opened = self.epoch.opened
+        if opened:
+            self.epoch = replace(self.epoch, opened=())
+        return opened
+
+    def cache_was_read(self, sent: Sent, at: float) -> None:
+        """Note that a fork has read what this conversation last ``sent`` from the cache, which extends its lifetime."""
+        watched = self.epoch.watched
+        if watched.sent is sent:
+            self.epoch = replace(self.epoch, watched=replace(watched, sent=replace(sent, at=at)))
+
+    def vouch_for_thinking(self) -> None:
+        """Note that the thinking in view is valid despite changes to earlier content."""
+        self.epoch = replace(self.epoch, thinking_known_valid=True)
 
     def next_lifetimes(self) -> Lifetimes:
         """The cache lifetimes of an epoch that opens now: short once the account is over its quota."""
-        if self.lifetimes == Lifetimes() or self._within_quota():
-            return self.lifetimes
+        if self.epoch.lifetimes == Lifetimes() or self._within_quota():
+            return self.epoch.lifetimes
         return Lifetimes()
 
     def _take_lifetimes(self, epoch: Epoch) -> None:
         """Use the lifetimes of a recorded epoch; within an epoch they never change."""
         lifetimes = Lifetimes(**epoch.lifetimes)
-        if lifetimes != self.lifetimes:
-            self.lifetimes = lifetimes
+        if lifetimes != self.epoch.lifetimes:
+            self.epoch = replace(self.epoch, lifetimes=lifetimes)
             self.events.aside("cache", f"an hour in the cache: {OVER_QUOTA}, so five minutes from here on")
 
     def _within_quota(self) -> bool:
@@ -484,11 +494,12 @@ class Conversation:
             return
         self.announce("compact")
         self._take_lifetimes(epoch)
-        self.frame = frame_of(epoch)
-        self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
-        self.tail = None
-        self.opened += (epoch,)
-        self.thinking_known_valid = True
+        self.epoch = replace(
+            self.epoch.sending(frame_of(epoch)),
+            tail=None,
+            opened=(*self.epoch.opened, epoch),
+            thinking_known_valid=True,
+        )
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -518,14 +529,16 @@ class Conversation:
         """The current size of the conversation."""
         # This is called several times between two changes of the view, so the layout caches it until it changes.
         known = self.transcript.view.layout.sized
-        same = known is not None and known[0] == (self.gauge, self.edited)
+        same = known is not None and known[0] == (self.epoch.gauge, self.edited)
         return known[1] if known and same else self._weigh()
 
     def _weigh(self) -> Size:
-        edits, edited = self.edits, self.edited
+        edits = self.edits
+        edited = 0 if edits is UNEDITED else self.edited
         back = edits.cleared + edits.deleted - edited
-        size = self.gauge.size(self.transcript.view, edited=edited, back=back)
-        self.transcript.view.layout.sized = (self.gauge, edited), size
+        gauge = self.epoch.gauge
+        size = gauge.size(self.transcript.view, edited=edited, back=back)
+        self.transcript.view.layout.sized = (gauge, edited), size
         return size
 
     @property
@@ -540,7 +553,7 @@ class Conversation:
         if (edits := self.edits) is UNEDITED:
             return 0
         deleted = edits.deleted if self.transcript.view.deletes else 0
-        return deleted + (edits.cleared if self.frame.edits else 0)
+        return deleted + (edits.cleared if self.epoch.frame.edits else 0)
 
     def item_tokens(self, item: Item) -> int:
         """The estimated tokens of a record."""
@@ -557,7 +570,7 @@ class Conversation:
 
     def tokens(self, weight: Weight) -> int:
         """The estimated tokens of content with this weight."""
-        return max(0, round(self.gauge.estimator.tokens(weight)))
+        return max(0, round(self.epoch.gauge.estimator.tokens(weight)))
 
     def idle_seconds(self) -> float:
         """Seconds since the newest answer, or since a fork last read the cache; infinite before the first answer."""
@@ -565,7 +578,8 @@ class Conversation:
             answered = datetime.fromisoformat(self.answered_at).timestamp()
         except ValueError:
             return inf
-        return self.clock.now() - max(answered, self.watched.sent.at if self.watched.sent else 0.0)
+        sent = self.epoch.watched.sent
+        return self.clock.now() - max(answered, sent.at if sent else 0.0)
 
     # -- looking ---------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sevenfold.conversation import events, history
 from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of, learned
 from sevenfold.conversation.resume import SizeReport, resume
@@ -130,7 +132,7 @@ def go_back(c: Conversation, record: str | None) -> None:
         waits = open_server_calls([block for message in left for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
         if _begins(before, left) and not waits:
-            c.thinking_known_valid = True
+            c.vouch_for_thinking()
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
             # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
             # it was produced after. Imported thinking is never valid.
@@ -138,7 +140,7 @@ def go_back(c: Conversation, record: str | None) -> None:
 
 
 def _tokens(c: Conversation, items: list[Item]) -> int:
-    return round(c.gauge.estimator.tokens(sum((item.weight for item in items), NOTHING)))
+    return round(c.epoch.gauge.estimator.tokens(sum((item.weight for item in items), NOTHING)))
 
 
 def _span(c: Conversation, first: str, last: str) -> list[Item]:
@@ -259,7 +261,7 @@ def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, plac
     changed, only the thinking up to ``place``. Thinking produced between undo and redo is not sent.
     """
     before = _before(c, meanwhile)
-    if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
+    if before is None or _precedes(frame_of(before)) != _precedes(c.epoch.frame):
         meanwhile = None
     _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
     if meanwhile is not None:
@@ -278,8 +280,8 @@ def _open_epoch_keeping_thinking(
     then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
     now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
     before = _sent(then)
-    frame = frame_of(then.epoch) if then.epoch else c.frame
-    same = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.frame)
+    frame = frame_of(then.epoch) if then.epoch else c.epoch.frame
+    same = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.epoch.frame)
     c.open_epoch(why, drops_thinking=bound, after=place if same else None)
 
 
@@ -362,7 +364,7 @@ def _partner(view: View, made: Undoable) -> list[str]:
 
 def _must_fit(c: Conversation, *undone: Undone) -> None:
     size, blocking = c.size(), c.window.blocking
-    back = c.gauge.size(c.transcript.view_after(*undone))
+    back = c.epoch.gauge.size(c.transcript.view_after(*undone))
     if back.high >= blocking:
         raise Refused(
             f"undoing this would put back about {back.tokens - size.tokens:,} tokens, and with {size.tokens:,} in the "
@@ -389,9 +391,10 @@ def _undo_compaction(c: Conversation) -> str:
     if entry.uuid == c.boundary_at_opening:
         # The reports from before the compaction were not read when the session was opened.
         c.transcript.view_after(reports=reports)
-        c.gauge = learned(c.profile, reports, *c.frame.tools, *c.frame.system)
+        frame = c.epoch.frame
+        c.set_epoch(replace(c.epoch, gauge=learned(c.profile, reports, *frame.tools, *frame.system)))
     _open_epoch_keeping_thinking(c, "undo", entry.uuid, entry.logical_parent)
-    c.tail = None
+    c.set_epoch(replace(c.epoch, tail=None))
     return entry.uuid
 
 
@@ -404,7 +407,7 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
     if again := _before(c, meanwhile) or own:
         c.return_to(again)
     _open_redo_epoch(c, meanwhile, boundary, None)
-    c.tail = None
+    c.set_epoch(replace(c.epoch, tail=None))
 
 
 def _newest_boundary(c: Conversation) -> str:
@@ -432,7 +435,7 @@ def undone_compaction(c: Conversation) -> str:
 
 def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
     size, blocking = c.size(), c.window.blocking
-    back = c.gauge.size(c.transcript.view_after(Undone(decision=boundary.uuid)))
+    back = c.epoch.gauge.size(c.transcript.view_after(Undone(decision=boundary.uuid)))
     if back.high >= blocking:
         raise Refused(
             f"undoing this compaction would make {back.tokens:,} tokens, perhaps {back.band:,} more, of the "

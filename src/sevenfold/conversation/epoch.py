@@ -31,6 +31,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.epoch_state import EpochState
     from sevenfold.conversation.resume import SizeReport
     from sevenfold.conversation.transcript import Transcript
     from sevenfold.ports import Log
@@ -53,10 +54,11 @@ def enter(c: Conversation, *, asked: bool) -> None:
     If the last epoch continues with a different frame than wanted, the difference is appended before the next request.
     The cache lifetimes continue too, unless the caller ``asked`` for others and the provider has not refused them.
     """
-    opens, drops_thinking = _settle(c, asked)
-    c.gauge = learned(c.profile, c.transcript.size_reports, *c.frame.tools, *c.frame.system)
+    settled, opens, drops_thinking = _settle(c, asked)
+    gauge = learned(c.profile, c.transcript.size_reports, *settled.frame.tools, *settled.frame.system)
     if opens == ADOPTED:
-        c.gauge = replace(c.gauge, overhead=None)
+        gauge = replace(gauge, overhead=None)
+    c.set_epoch(replace(settled, gauge=gauge))
     if opens and not c.transcript.read_only:
         with c.transcript.atomic():
             c.open_epoch(opens, drops_thinking=drops_thinking, announced=opens in ("start", ADOPTED))
@@ -64,23 +66,28 @@ def enter(c: Conversation, *, asked: bool) -> None:
                 withdraw_changes(c.transcript)
 
 
-def _settle(c: Conversation, asked: bool) -> tuple[str, bool]:
+def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
     """Decide which frame is sent, and how long it is cached.
 
-    Returns the reason for a new epoch (empty if the last one continues) and whether it drops thinking.
+    Returns the state, the reason for a new epoch (empty if the last one continues) and whether it drops thinking.
     """
-    view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.frame
+    begun = c.epoch
+    wanted = begun.frame
+    epoch = c.transcript.view.epoch
     if epoch is None:
-        return (ADOPTED, True) if view.items else ("start", False)
+        adopts = bool(c.transcript.view.items)
+        return begun, ADOPTED if adopts else "start", adopts
     if epoch.model != wanted.model:
-        return "model", True
-    stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
+        return begun, "model", True
+    stored = frame_of(epoch)
+    kept = Lifetimes(**epoch.lifetimes)
     if _changes(c, stored, wanted, kept) is None:
-        return "system or tools", c.profile.thinking.bound
-    c.frame = _with_settings(stored, wanted)
+        return begun, "system or tools", c.profile.thinking.bound
+    settled = replace(begun, frame=_with_settings(stored, wanted))
     if not asked or epoch.reason == REFUSED_LIFETIME:
-        c.lifetimes = kept
-    return "" if (c.frame, c.lifetimes) == (stored, kept) else "settings", False
+        settled = replace(settled, lifetimes=kept)
+    unchanged = (settled.frame, settled.lifetimes) == (stored, kept)
+    return settled, "" if unchanged else "settings", False
 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
@@ -193,10 +200,11 @@ def amend(c: Conversation) -> None:
     If the model accepts no such amendments, or if a new epoch costs nothing, they are sent whole instead.
     """
     with c.atomic():
-        c.amended = c.transcript.view, c.transcript.view.version, c.wanted
-        added = _changes(c, c.frame, c.wanted, c.lifetimes)
+        view = c.transcript.view
+        c.set_epoch(replace(c.epoch, amended=(view, view.version, c.epoch.wanted)))
+        added = _changes(c, c.epoch.frame, c.epoch.wanted, c.epoch.lifetimes)
         if added is None:
-            c.reframe(c.wanted, "system or tools")
+            c.reframe(c.epoch.wanted, "system or tools")
             withdraw_changes(c.transcript)
         elif added:
             _tell_changes(c, added)
@@ -207,12 +215,12 @@ def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
     if not attached or attached[-1].shown != added:
         # The attachment may exist already, if writing was interrupted before the second record.
         c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
-    _, known = in_force(c.transcript.view, c.frame)
+    _, known = in_force(c.transcript.view, c.epoch.frame)
     c.transcript.decide(
         Amended(
-            system=[Raw(part) for part in c.wanted.system],
-            sections=sizes(c.wanted),
-            tools=[Raw(part) for part in in_known_order(known, c.wanted.tools)],
+            system=[Raw(part) for part in c.epoch.wanted.system],
+            sections=sizes(c.epoch.wanted),
+            tools=[Raw(part) for part in in_known_order(known, c.epoch.wanted.tools)],
         )
     )
 
@@ -339,12 +347,11 @@ def _without_reasoning(c: Conversation) -> bool:
 
 
 def _without_long_lifetime(c: Conversation) -> bool:
-    if c.lifetimes == Lifetimes():
+    if c.epoch.lifetimes == Lifetimes():
         return False
-    c.lifetimes = Lifetimes()
-    c.open_epoch(REFUSED_LIFETIME)
+    c.set_epoch(replace(c.epoch, lifetimes=Lifetimes()))
     # Thinking is not bound to cache markers.
-    c.thinking_known_valid = True
+    c.open_epoch(REFUSED_LIFETIME, thinking_stays_valid=True)
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
     c.events.aside("cache", reason)
     return True

@@ -24,9 +24,6 @@ from sevenfold.events import (
     Vetoed,
 )
 from sevenfold.ports import Clock
-from sevenfold.profiles import Profile
-from sevenfold.record.decisions import Billed
-from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Repair
 from sevenfold.request.watch import SECONDS
@@ -34,6 +31,7 @@ from sevenfold.request.watch import SECONDS
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.request import Outcome, Prepared
+    from sevenfold.conversation.turn import Exchange
 
 _log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Event)
@@ -118,11 +116,10 @@ def _alike(proposed: Proposed, told: type[Event]) -> dict[str, Any]:
 
 def epochs(c: Conversation) -> None:
     """Report the epochs opened since this was last called."""
-    opened, c.opened = c.opened, ()
-    for epoch in opened:
+    for epoch in c.take_opened():
         tokens = c.size().tokens
         price = c.profile.price(tokens)
-        rewrite = None if price is None else tokens * price.write(SECONDS[c.lifetimes.tail]) / 1e6
+        rewrite = None if price is None else tokens * price.write(SECONDS[c.epoch.lifetimes.tail]) / 1e6
         c.events.tell(
             EpochOpened(
                 reason=epoch.reason, epoch=epoch.id, drops_thinking=epoch.drops_thinking, usd=rewrite
@@ -130,28 +127,29 @@ def epochs(c: Conversation) -> None:
         )
 
 
-def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
+def sending(exchange: Exchange, prepared: Prepared) -> None:
     """Report a recorded request that is about to be sent."""
-    c.asked_at[prepared.record.id] = c.clock.now()
+    exchange.asked_at[prepared.record.id] = exchange.clock.now()
+    source, tell = exchange.source.name, exchange.events.tell
     told = set[Repair]()
     # Repairs in older messages were reported when those were new.
     for message in prepared.messages[-2:]:
-        for one in message.repairs:
-            if one not in told:
-                told.add(one)
-                c.events.tell(Repaired(source=source, what=one.what, where=one.where))
-    forecast = prepared.forecast
+        for repair in message.repairs:
+            if repair not in told:
+                told.add(repair)
+                tell(Repaired(source=source, what=repair.what, where=repair.where))
+    frame, forecast = exchange.epoch.frame, prepared.forecast
     change = forecast.change
-    c.events.tell(
+    tell(
         Sending(
             source=source,
             request=prepared.record.id,
-            model=c.frame.model,
-            provider=c.profile.provider,
+            model=frame.model,
+            provider=exchange.profile.provider,
             epoch=prepared.record.epoch,
             tokens=prepared.size.tokens,
             body_bytes=len(prepared.body.raw),
-            max_tokens=c.frame.with_fields(prepared.record.parameters).max_tokens,
+            max_tokens=frame.with_fields(prepared.record.parameters).max_tokens,
             lost=forecast.tokens,
             lost_because=forecast.announced or (change.words if change else ""),
             lost_usd=forecast.usd if forecast.tokens else None,
@@ -161,16 +159,18 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
     )
 
 
-def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
+def answered(exchange: Exchange, outcome: Outcome) -> None:
     """Report an answer, and the cache break it reveals, if any."""
-    usage, answer, request = outcome.usage, outcome.reply.answer, outcome.prepared.record.id
-    now = c.clock.now()
-    c.events.tell(
+    answer, request = outcome.reply.answer, outcome.prepared.record.id
+    # What a summary of the provider's own cost is not in the totals that it reports.
+    usage = outcome.usage.billed if exchange.aside else outcome.usage
+    now = exchange.clock.now()
+    exchange.events.tell(
         Answered(
-            source=source,
+            source=exchange.source.name,
             request=request,
             model=answer.model,
-            provider=c.profile.provider,
+            provider=exchange.profile.provider,
             response=answer.id,
             stop_reason=answer.stop_reason or "",
             **usage.counts,
@@ -178,52 +178,30 @@ def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
             usd=outcome.cost,
             uncached_usd=outcome.uncached_cost,
             ideal_usd=outcome.ideal_cost,
-            seconds=now - c.asked_at.pop(request, now),
-            cleared_by_provider=c.edited,
+            seconds=now - exchange.asked_at.pop(request, now),
+            cleared_by_provider=exchange.edited,
             after_compaction=outcome.prepared.after_compaction,
         )
     )
-    if outcome.broken is not None and c.break_watch:
-        c.events.tell(replace(outcome.broken, source=source))
+    if outcome.broken is not None and exchange.break_watch:
+        exchange.events.tell(replace(outcome.broken, source=exchange.source.name))
 
 
-def failed(
-    c: Conversation,
-    error: ModelError,
-    request: str,
-    *,
-    again: bool = False,
-    kept: bool = False,
-    source: str = MAIN,
-    model: Profile | None = None,
-) -> None:
-    """Report a request that got no complete answer, and bill the usage the provider had reported.
-
-    ``kept``: the partial answer is recorded with its usage, so no separate billing record is needed.
-    """
-    c.asked_at.pop(request, None)
-    profile, partial = model or c.profile, error.partial
-    usage = Usage()
-    usd: float | None = 0.0
-    uncached: float | None = 0.0
-    if isinstance(partial, Answer) and (read := Usage.read(partial.usage)).total:
-        usage, usd, uncached = read, read.cost(profile), read.uncached_cost(profile)
-        c.charge(usd, own=source != MAIN)
-        if not kept:
-            asker = c.source.name if source == MAIN else source
-            made = Billed(request=request, model=partial.model, usage=partial.usage, source=asker)
-            c.transcript.decide(made)
-    c.events.tell(
+def failed(exchange: Exchange, error: ModelError, request: str, usage: Usage, *, again: bool) -> None:
+    """Report a request that got no complete answer; ``usage`` is what was billed for the part that came."""
+    exchange.asked_at.pop(request, None)
+    profile = exchange.profile
+    exchange.events.tell(
         Failed(
-            source=source,
+            source=exchange.source.name,
             request=request,
-            model=model.model if model else c.frame.model,
+            model=exchange.epoch.frame.model,
             provider=profile.provider,
             error=type(error).__name__,
             reason=str(error),
             again=again,
             **usage.counts,
-            usd=usd,
-            uncached_usd=uncached,
+            usd=usage.cost(profile) if usage.total else 0.0,
+            uncached_usd=usage.uncached_cost(profile) if usage.total else 0.0,
         )
     )

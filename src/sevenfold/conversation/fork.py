@@ -13,20 +13,27 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake
-from sevenfold.conversation.flow import Ask, Flow
-from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
+from sevenfold.conversation import intake
+from sevenfold.conversation.aside import ASIDE, Aside
+from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.request import (
+    Outcome,
+    Pending,
+    Prepared,
+    call_for,
+    compose,
+    part_sizes,
+    record_request,
+)
+from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
-from sevenfold.errors import Aborted, ContextFull, InputError, ModelError, PromptTooLong
-from sevenfold.ports import Call, Log, Reply
+from sevenfold.errors import ContextFull, InputError, PromptTooLong
+from sevenfold.ports import Log, Reply
 from sevenfold.record import blocks
-from sevenfold.record.decisions import Billed, Forked, Request
+from sevenfold.record.decisions import Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import total
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
-from sevenfold.request.frame import Body, assemble, plan
-from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -61,7 +68,7 @@ def begin_branch(c: Conversation, name: str) -> None:
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
-        c.new_fork = True
+        c.set_epoch(replace(c.epoch, new_fork=True))
         with c.atomic():
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:
@@ -73,18 +80,17 @@ def in_agents_fork(log: Log) -> bool:
     return any(made.source.startswith("agent:") for _, made in log.decisions(Forked))
 
 
-class Fork:
-    """A fork: its parent's state at the time of the fork, and the messages added here since."""
+class Fork(Aside):
+    """A fork that is thrown away: its parent's state at the time of the fork, and the messages added here since."""
 
     def __init__(
         self, parent: Conversation, source: str, shared: Sequence[Message] | None, upto: str | None
     ) -> None:
+        super().__init__(parent, source, parent.profile, parent.epoch)
         view = parent.transcript.view
-        self._parent = parent
-        self._source = rules_of(source)
-        self._frame = parent.frame
-        self._lifetimes = parent.lifetimes
-        self._epoch = view.epoch.id if view.epoch else ""
+        self.cache_key = parent.cache_key
+        self._opened = view.epoch.id if view.epoch else ""
+        """The epoch it was taken in."""
         now = tuple(view.messages())
         given = now if shared is None else tuple(shared)
         self._shared = _valid_reasoning(parent, given)
@@ -94,9 +100,10 @@ class Fork:
         self._upto = upto if self._shared != now else None
         self._size = parent.size() if self._upto is None else _size_up_to(parent, self._upto)
         self._own: list[Message] = []
-        self._watched = parent.watched.up_to(len(self._shared)) if begins_in_view else parent.watched
-        """Tracks what is cached of its requests: at first the parent's prefix, then its own tail if it writes one."""
-        self._prepared: Prepared | None = None
+        if begins_in_view:
+            # At first the parent's prefix is cached of its requests, then its own tail if it writes one.
+            watched = parent.epoch.watched.up_to(len(self._shared))
+            self.set_epoch(replace(parent.epoch, watched=watched))
 
     def user(self, content: intake.Content) -> None:
         """Add a user message to the fork only."""
@@ -106,87 +113,65 @@ class Fork:
         """Add results for the fork's own tool calls."""
         self._add("user", self._parent.gated(intake.results(given)))
 
-    def prepare(self) -> Prepared:
-        """Record the fork's next request in the parent's log and return it."""
-        if not self._own:
-            raise InputError("a fork has nothing to ask before something was said in it")
-        parent, messages = self._parent, (*self._shared, *self._own)
-        size = self._size_now()
-        if not self._source.name.startswith(SUMMARIES):
-            _must_fit(parent, size)
-        shared = None if self._source.writes_tail else len(self._shared)
-        markers = plan(
-            self._frame,
-            messages,
-            parent.profile.cache,
-            part_sizes(parent),
-            self._lifetimes,
-            before=parent.tail,
-            shared=shared,
-        )
-        body = assemble(self._frame, messages, markers)
-        sending = Sent(self._frame, messages, self._lifetimes, parent.clock.now(), markers)
-        self._watched = self._watched.look(sending, parent.profile)
-        record = self._record(body)
-        call = Call(
-            body.raw,
-            self._frame.betas,
-            self._source.name,
-            parent.cache_key,
-            content_seconds=parent.settings.content_seconds,
-        )
-        self._prepared = Prepared(body, call, messages, size, self._watched.forecast, record)
-        events.sending(parent, self._prepared, self._source.name)
-        return self._prepared
+    def turn(self) -> Flow[Outcome]:
+        """Ask once and return the outcome; after a temporary failure, retry after a pause."""
+        return turn(self, retries=Retries(self._parent, source=self.source.name, most=RETRIES))
 
-    def observe(self, reply: Reply) -> Outcome:
-        """Take in the answer to the fork's request, bill it to the parent, and return the outcome."""
-        if self._prepared is None:
-            raise InputError("no request of this fork is under way")
-        parent = self._parent
-        prepared, self._prepared = self._prepared, None
+    def prepare(self) -> Prepared:
+        """Record the fork's next request and return it; raises `ContextFull` if it cannot be made to fit."""
+        self._must_be_sendable()
+        return self.send(Pending(ASIDE, self._tip))
+
+    def prepared(self, fields: Mapping[str, bytes]) -> Flow[Pending]:
+        """Return the fork's next request; raises `PromptTooLong` if it does not fit."""
+        yield from ()
+        try:
+            self._must_be_sendable()
+        except ContextFull as full:
+            # To the engine's own work it is the refusal that the provider would have answered with.
+            raise PromptTooLong(str(full)) from full
+        return Pending(ASIDE, self._tip, fields)
+
+    def write(self, pending: Pending) -> Prepared:
+        """Build the fork's next request, and record it in the parent's log with the messages it adds."""
+        messages = (*self._shared, *self._own)
+        frame = self.epoch.frame.with_fields(pending.fields)
+        shared = None if self.source.writes_tail else len(self._shared)
+        body, forecast = compose(self, frame, messages, part_sizes(self._parent), shared=shared)
+        own = self._own if self._tip is not None else messages
+        record = Request(
+            epoch=self._opened,
+            tip=self._tip,
+            source=self.source.name,
+            parameters={name: Raw(raw) for name, raw in pending.fields.items()},
+            appended=[Raw(message.raw) for message in own],
+            upto=self._upto,
+        )
+        record = record_request(self._parent, record, body)
+        return Prepared(body, call_for(self, body, frame), messages, self.size(), forecast, record)
+
+    def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
+        """Add the answer to the fork, and bill it to the parent."""
         self._add("assistant", reply.answer.blocks)
         usage = Usage.read(reply.answer.usage)
-        before = self._watched
-        self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
-        sent, read = parent.watched.sent, before.pending
-        if broken is None and sent is not None and sent is before.sent and read is not None:
-            # The fork has read the parent's cached prefix, which extends its lifetime.
-            parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
-        cost = usage.cost(parent.profile)
-        parent.charge(cost)
-        parent.transcript.decide(
-            Billed(request=prepared.record.id, model=reply.answer.model, usage=reply.answer.usage)
-        )
-        uncached = usage.uncached_cost(parent.profile)
-        outcome = Outcome(reply, prepared, broken, cost, uncached, cost, usage)
-        events.answered(parent, outcome, self._source.name)
-        return outcome
+        before = self.epoch.watched
+        watched, broken = before.judge(usage, self.profile, keeps=self.source.writes_tail)
+        self.set_epoch(replace(self.epoch, watched=watched))
+        if broken is None and before.sent is not None and before.pending is not None:
+            self._parent.cache_was_read(before.sent, before.pending.at)
+        return self.settle(prepared, reply, usage, broken)
 
-    def turn(self) -> Flow[Outcome]:
-        """Send one request of the fork and return the outcome; after a temporary failure, retry after a pause."""
-        parent, source = self._parent, self._source.name
-        retries = Retries(parent, source=source, most=RETRIES)
-        while True:
-            try:
-                prepared = self.prepare()
-            except ContextFull as full:
-                # To the engine's own work it is the refusal that the provider would have answered with.
-                raise PromptTooLong(str(full)) from full
-            try:
-                reply = yield from Ask(prepared.call)
-            except ModelError as error:
-                events.failed(parent, error, prepared.record.id, source=source)
-                if isinstance(error, Aborted) or not (yield from retries.again(error, parent.closing)):
-                    raise
-            else:
-                return self.observe(reply)
-
-    def _size_now(self) -> Size:
+    def size(self) -> Size:
         """The size of the next request."""
         own = total(part for message in self._own for part in message.parts)
         size = _moved(self._size, self._parent.tokens(own))
         return replace(size, wire=size.wire + own.wire, images=size.images + own.images)
+
+    def _must_be_sendable(self) -> None:
+        if not self._own:
+            raise InputError("a fork has nothing to ask before something was said in it")
+        if not self.source.name.startswith(SUMMARIES):
+            _must_fit(self._parent, self.size())
 
     def _add(self, role: str, said: Sequence[Block]) -> None:
         if not said:
@@ -212,17 +197,6 @@ class Fork:
                 return [blocks.result(call, UNDER_WAY) for call in calls if call not in given]
             given |= {part.id for part in message.parts if part.kind == "tool_result"}
         return []
-
-    def _record(self, body: Body) -> Request:
-        own = self._own if self._tip is not None else [*self._shared, *self._own]
-        made = Request(
-            epoch=self._epoch,
-            tip=self._tip,
-            source=self._source.name,
-            appended=[Raw(message.raw) for message in own],
-            upto=self._upto,
-        )
-        return record_request(self._parent, made, body)
 
 
 def _must_fit(parent: Conversation, size: Size) -> None:
@@ -262,8 +236,8 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
 
     The parent itself notices such a change at its next request, and then opens an epoch.
     """
-    sent = parent.watched.sent
-    if sent is None or parent.thinking_known_valid or not parent.profile.thinking.bound:
+    sent = parent.epoch.watched.sent
+    if sent is None or parent.epoch.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
     both = enumerate(zip(sent.messages, shared, strict=False))
     changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))

@@ -28,6 +28,7 @@ from sevenfold.record.decisions import (
     Undone,
 )
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
+from sevenfold.record.layout import Item
 from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message, Wire
@@ -152,9 +153,14 @@ def _is_boundary(log: Log, name: str) -> bool:
     return any(boundary.uuid == name for _, boundary in log.boundaries())
 
 
-def whole(log: Log) -> View:
+def every_record(log: Log) -> list[Item]:
+    """Every record of the live branch in order, compacted or not, without their weights."""
+    return whole(log, weighs=False).items
+
+
+def whole(log: Log, *, weighs: bool = True) -> View:
     """The view as if the conversation had never been compacted: every record of the live branch."""
-    view = View()
+    view = View(weighs=weighs)
     for position, entry in read(log):
         match entry:
             case Boundary(uuid=uuid, logical_parent=parent, sidechain=False):

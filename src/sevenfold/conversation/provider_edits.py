@@ -69,17 +69,15 @@ def with_edits(c: Conversation, frame: Frame) -> Frame:
 
 def open_epoch(c: Conversation, reason: str = "provider edits") -> Epoch:
     """Open an epoch in which the provider clears results, based on the current kinds of tools."""
-    others = tuple(setting for setting in c.frame.settings if setting[0] != EDITS)
-    c.frame = with_edits(c, replace(c.frame, settings=others))
-    epoch = c.open_epoch(reason)
+    others = tuple(setting for setting in c.epoch.frame.settings if setting[0] != EDITS)
+    c.set_epoch(replace(c.epoch, frame=with_edits(c, replace(c.epoch.frame, settings=others))))
     # Thinking is not bound to how a provider shortens what reaches the model.
-    c.thinking_known_valid = True
-    return epoch
+    return c.open_epoch(reason, thinking_stays_valid=True)
 
 
 def protect_results(c: Conversation) -> None:
     """If the provider clears, make it spare the results of newly added tools that cannot be obtained again."""
     edits = requested_edits(c.profile, c.window, c.settings, c.kinds)
-    held = c.frame.edits
+    held = c.epoch.frame.edits
     if edits is not None and held is not None and excluded_tools(encode_json(edits)) - excluded_tools(held):
         open_epoch(c, "settings")

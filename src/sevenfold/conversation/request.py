@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.epoch import amend
 from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
+from sevenfold.profiles import Profile
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, encode_json, read_fields
 from sevenfold.record.decisions import (
@@ -37,6 +38,7 @@ from sevenfold.request.frame import (
     Frame,
     Marker,
     Sizes,
+    Tail,
     assemble,
     edge_of,
     excluded_tools,
@@ -48,6 +50,8 @@ from sevenfold.request.watch import SECONDS, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.history import LastRequest
+    from sevenfold.conversation.turn import Exchange
 
 
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
@@ -144,23 +148,23 @@ def completed(outcome: Outcome) -> Completion:
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """Build and record the next request, and return it ready to send."""
     view = c.transcript.view
-    changed = c.amended != (view, view.version, c.wanted)
+    changed = c.epoch.amended != (view, view.version, c.epoch.wanted)
     if changed:
         amend(c)
-    fields = _with_diagnostics(c, pending.fields)
-    frame = c.frame.with_fields(fields)
+    fields = _with_diagnostics(c, pending.fields) if c.diagnoses else pending.fields
+    frame = c.epoch.frame.with_fields(fields)
     view = c.transcript.view
     messages = tuple(view.messages())
-    if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
+    if _drop_invalid_thinking(c, frame, messages):
         changed, messages = True, tuple(view.messages())
     size = c.last_size = c.size() if changed else c.last_size
-    edge = shared_edge(messages) if c.new_fork else None
-    if c.edits.uses and frame.edits and not c.new_fork:
+    edge = shared_edge(messages) if c.epoch.new_fork else None
+    if c.edits.uses and frame.edits and not c.epoch.new_fork:
         # The last result that the provider cleared from the last request.
         edge = edge_of(messages, c.edits.uses, excluded_tools(frame.edits))
-    markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
-    body = assemble(frame, messages, markers, said=view.pieces())
-    forecast = _forecast_cache(c, frame, messages, markers)
+    if c.resumed is not None:
+        _resume_watch(c, c.resumed)
+    body, forecast = compose(c, frame, messages, part_sizes(c), edge=edge, pieces=view.pieces())
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(
         epoch=view.epoch.id if view.epoch else "",
@@ -173,13 +177,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     c.account = replace(c.account, tip=view.tip)
     return Prepared(
         body,
-        Call(
-            body.raw,
-            frame.betas,
-            c.source.name,
-            c.cache_key,
-            content_seconds=c.settings.content_seconds,
-        ),
+        call_for(c, body, frame),
         messages,
         size,
         forecast,
@@ -189,10 +187,64 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     )
 
 
+def compose(
+    exchange: Exchange,
+    frame: Frame,
+    messages: tuple[Message, ...],
+    sizes: Sizes,
+    *,
+    shared: int | None = None,
+    edge: Tail | None = None,
+    pieces: list[bytes] | None = None,
+) -> tuple[Body, Forecast]:
+    """The body of a request with its cache markers, and what it will find in the cache.
+
+    ``shared`` and ``edge`` are as in `plan`; ``pieces`` are those of the messages, if they are known.
+    """
+    epoch = exchange.epoch
+    markers = plan(
+        frame,
+        messages,
+        exchange.profile.cache,
+        sizes,
+        epoch.lifetimes,
+        before=epoch.tail,
+        shared=shared,
+        edge=edge,
+    )
+    body = assemble(frame, messages, markers, said=pieces)
+    return body, _look(exchange, frame, messages, markers)
+
+
+def call_for(exchange: Exchange, body: Body, frame: Frame) -> Call:
+    """The call that sends a body."""
+    return Call(
+        body.raw,
+        frame.betas,
+        exchange.source.name,
+        exchange.cache_key,
+        content_seconds=exchange.settings.content_seconds,
+    )
+
+
+def _look(
+    exchange: Exchange, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
+) -> Forecast:
+    """Look what a request will find in the cache."""
+    epoch = exchange.epoch
+    sending = Sent(frame, messages, epoch.lifetimes, exchange.clock.now(), markers)
+    watched = epoch.watched.look(sending, exchange.profile)
+    exchange.set_epoch(replace(epoch, watched=watched))
+    return watched.forecast
+
+
 def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """The fields of a request that also asks why its cache was missed, compared with the newest answer in view."""
-    asks = c.diagnoses and c.profile.cache.reports_misses
-    if not asks or DIAGNOSTICS in fields or DIAGNOSTICS in dict(c.frame.settings):
+    if (
+        not c.profile.cache.reports_misses
+        or DIAGNOSTICS in fields
+        or DIAGNOSTICS in dict(c.epoch.frame.settings)
+    ):
         return fields
     c.clearable.follow(c.transcript.view)
     newest = c.clearable.answered
@@ -219,23 +271,33 @@ def provider_says(diagnostics: bytes) -> str:
 def part_sizes(c: Conversation) -> Sizes:
     """Estimated tokens up to the end of each part, by a rule that gives the same values after a resume."""
     count = Estimator.of(c.profile.tokenizer).tokens
-    if c.measured is None or c.measured[0] is not c.frame:
-        tools = round(count(opening(*c.frame.tools)))
-        ends = tuple(accumulate((round(count(opening(part))) for part in c.frame.system), initial=tools))
-        c.measured = c.frame, Sizes(tools, ends[1:], ends[-1])
+    if c.measured is None or c.measured[0] is not c.epoch.frame:
+        tools = round(count(opening(*c.epoch.frame.tools)))
+        ends = tuple(
+            accumulate((round(count(opening(part))) for part in c.epoch.frame.system), initial=tools)
+        )
+        c.measured = c.epoch.frame, Sizes(tools, ends[1:], ends[-1])
     fixed = c.measured[1]
     return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
-def _drop_invalid_thinking(c: Conversation, forecast: Forecast) -> bool:
+def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Message, ...]) -> bool:
     """Drop thinking that follows a changed part, because it would be refused; True if that changed the messages.
 
     Does nothing if the code that made the change vouched that the remaining thinking is valid.
     """
-    if c.thinking_known_valid or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
+    if (
+        c.epoch.thinking_known_valid
+        or not c.profile.thinking.bound
+        or not c.transcript.view.weight.thoughts
+    ):
         return False
-    change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
-    unlooked = change is None and not c.watched.cached
+    if c.resumed is not None:
+        _resume_watch(c, c.resumed)
+    change = _look(c, frame, messages).change
+    watched = c.epoch.watched
+    sent, sending = watched.sent, watched.pending
+    unlooked = change is None and not watched.cached
     if sent is not None and sending is not None and (unlooked or (change and change.cause not in BINDING)):
         # If nothing is cached, the forecast did not compare; and a changed setting may hide a later change.
         settled = replace(sent.frame, settings=sending.frame.settings, betas=sending.frame.betas)
@@ -251,20 +313,16 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     rate = c.profile.price(size.tokens)
     if rate is None:
         return None
-    read = max(0, min(c.watched.cached - forecast.tokens, size.tokens))
-    written = (size.tokens - read) * rate.write(SECONDS[c.lifetimes.tail])
+    read = max(0, min(c.epoch.watched.cached - forecast.tokens, size.tokens))
+    written = (size.tokens - read) * rate.write(SECONDS[c.epoch.lifetimes.tail])
     return (read * rate.read + written) / 1e6
 
 
-def _forecast_cache(
-    c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
-) -> Forecast:
-    if (last := c.resumed) is not None:
-        c.resumed = None
-        c.watched = c.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
-    sending = Sent(frame, messages, c.lifetimes, c.clock.now(), markers)
-    c.watched = c.watched.look(sending, c.profile)
-    return c.watched.forecast
+def _resume_watch(c: Conversation, last: LastRequest) -> None:
+    """Before the first request of this run: continue watching the cache where an earlier run stopped."""
+    c.resumed = None
+    watched = c.epoch.watched.resume(last.sent(c.transcript.log, c.transcript.view), last.usage)
+    c.set_epoch(replace(c.epoch, watched=watched))
 
 
 def record_request(c: Conversation, request: Request, body: Body) -> Request:
@@ -283,23 +341,37 @@ def record_request(c: Conversation, request: Request, body: Body) -> Request:
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     """Record the answer to a request, learn from the usage it reports, and return the outcome."""
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
-    c.tail = tail_of(prepared.body.markers) or c.tail
-    before, measured = c.edits, _answer(c, prepared, reply)
+    edits_before = c.edits
+    measured = _answer(c, prepared, reply)
+    edits = c.edits
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
-    if measured:
-        c.gauge = c.gauge.observe(measured)
-    if c.edits != before and not c.watched.announced:
-        c.watched = c.watched.announce("provider edits")
-    if (deleted := c.edits.deleted - before.deleted) > 0:
+    epoch = c.epoch
+    watched = epoch.watched
+    if edits != edits_before and not watched.announced:
+        watched = watched.announce("provider edits")
+    if (deleted := edits.deleted - edits_before.deleted) > 0:
         # Deleted tokens are no longer read from the cached prefix, and the rest of it need not be written again.
-        c.watched = replace(c.watched, cached=max(0, c.watched.cached - deleted))
-    c.watched, broken = c.watched.judge(usage, c.profile)
+        watched = replace(watched, cached=max(0, watched.cached - deleted))
+    watched, broken = watched.judge(usage, c.profile)
     if broken is not None and (says := provider_says(bytes(reply.diagnostics))):
         broken = replace(broken, provider_says=says)
-    cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
-    c.account = c.account.billed(cost)
-    c.thinking_known_valid, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
-    return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
+    cost = usage.cost(c.profile)
+    call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[epoch.lifetimes.tail])
+    ideal = _ideal_cost(epoch.billed, call, c.profile)
+    c.set_epoch(
+        replace(
+            epoch,
+            watched=watched,
+            gauge=epoch.gauge.observe(measured) if measured else epoch.gauge,
+            tail=tail_of(prepared.body.markers) or epoch.tail,
+            billed=call,
+            thinking_known_valid=False,
+            new_fork=False,
+        )
+    )
+    c.charge(cost, own=False)
+    c.answered_at = c.transcript.view.answered_at
+    return Outcome(reply, prepared, broken, cost, usage.uncached_cost(c.profile), ideal, usage)
 
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
@@ -356,9 +428,8 @@ def _decide_again(
         renamed[made.id] = transcript.decide(again).id
 
 
-def _ideal(c: Conversation, usage: Usage) -> float | None:
-    call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[c.lifetimes.tail])
-    before, c.billed = c.billed, call
-    whole = ideal_cost([before, call] if before else [call], c.profile)
-    known = ideal_cost([before], c.profile) if before else 0.0
+def _ideal_cost(before: BilledCall | None, call: BilledCall, profile: Profile) -> float | None:
+    """The cost of a call if it had read every token of the one before from the cache."""
+    whole = ideal_cost([before, call] if before else [call], profile)
+    known = ideal_cost([before], profile) if before else 0.0
     return None if whole is None or known is None else whole - known

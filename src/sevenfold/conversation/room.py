@@ -226,7 +226,7 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
 
 def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     """The composition of the next request, in the unit of a budget."""
-    frame, size = c.frame, c.size()
+    frame, size = c.epoch.frame, c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
     kept = c.transcript.pinned()
     items = c.transcript.view.items

@@ -123,7 +123,7 @@ def _masked(given: Given, known: KnownSecrets) -> Given:
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
     """The texts of the system prompt and of all imported system messages."""
     said = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
-    prompt = map(blocks.read, c.wanted.system)
+    prompt = map(blocks.read, c.epoch.wanted.system)
     return frozenset(blocks.words_of(block).strip() for block in (*said, *prompt))
 
 
@@ -152,7 +152,7 @@ def _take_in(c: Conversation, given: Sequence[Given]) -> None:
                 _take_message(c, message)
         elif said := tuple(block for message in run for block in message.blocks):
             # Consecutive messages, or items, of the model form one answer.
-            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, said)
+            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.epoch.frame.model, said)
             c.transcript.model(c.transcript.distinct(answer))
     if any(block.kind in THINKING for message in given for block in message.blocks):
         # Imported thinking is bound to what preceded it where it was produced.

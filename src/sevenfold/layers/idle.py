@@ -139,12 +139,12 @@ class Idleness:
     def due_in(self) -> float | None:
         """Seconds until a choice should be made; None if there is none left to make in this pause."""
         c = self._c
-        sent = c.watched.sent
+        sent = c.epoch.watched.sent
         if not (c.settings.idle_compaction and c.settings.compaction and c.may_spend() and at_rest(c)):
             return None
         if sent is None or self.settled == c.answers or c.size().tokens < _large(c):
             return None
-        lifetime = SECONDS[c.lifetimes.tail]
+        lifetime = SECONDS[c.epoch.lifetimes.tail]
         left = sent.at + lifetime - c.clock.now()
         return None if left <= 0 else max(0.0, left - max(LEAST_LEAD, LEAD * lifetime))
 
@@ -156,7 +156,7 @@ class Idleness:
         seen = _preview(c)
         if price is None or seen is None or seen.call_usd is None:
             return None
-        lifetime, prior = SECONDS[c.lifetimes.tail], c.settings.idle_resume_share
+        lifetime, prior = SECONDS[c.epoch.lifetimes.tail], c.settings.idle_resume_share
         said = list(islice(c.transcript.log.said(), REMEMBERED))
         resumes, soon = likelihoods(pauses(reversed(said)), c.idle_seconds(), lifetime, prior)
         return Pause(
@@ -227,7 +227,7 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
     """Costs of continuing and of the alternatives; empty unless the cache of a large conversation has expired."""
     with c.lock:
         c.refresh()
-        size, lifetime = c.size(), SECONDS[c.lifetimes.tail]
+        size, lifetime = c.size(), SECONDS[c.epoch.lifetimes.tail]
         price = c.profile.price(size.tokens)
         expired = c.answered_at != "" and c.idle_seconds() > lifetime
         if not expired or size.tokens < _large(c) or price is None:
@@ -244,7 +244,7 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         found = [Choice("go on", going.usd, left, going.low, going.high, going.layers)]
         if seen is not None and seen.usd is not None:
             found.append(Choice("compact", seen.usd, seen.tokens_after))
-        found.append(Choice("new session", c.gauge.fixed * write, c.gauge.fixed))
+        found.append(Choice("new session", c.epoch.gauge.fixed * write, c.epoch.gauge.fixed))
         return tuple(found)
 
 

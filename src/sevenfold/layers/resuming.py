@@ -46,7 +46,7 @@ def going_on(c: Conversation, size: Size, cleared: int, preview: Preview | None)
     if price is None:
         return None
     layers = [name for name, works in (("notes", _keeps_notes(c)), ("memory", _remembers(c))) if works]
-    write = price.write(SECONDS[c.lifetimes.tail]) / 1e6
+    write = price.write(SECONDS[c.epoch.lifetimes.tail]) / 1e6
     left = max(0, size.tokens - cleared)
     low, high = max(0, size.low - cleared), max(0, size.high - cleared)
     usd, least, most = left * write, low * write, high * write

@@ -150,6 +150,8 @@ def reply(block: Block, tool: str) -> str:
     body = block.body()
     if not isinstance(body, ToolResult):
         return ""
+    if not body.is_error and not _pattern("asks").search(tool):
+        return ""
     words = blocks.words_of(block)
     if body.is_error:
         refused = _pattern("refused").match(words)
@@ -158,8 +160,6 @@ def reply(block: Block, tool: str) -> str:
             return remark
         # If the user wants to discuss a question, the client adds its own words around the answers given so far.
         return "\n".join(_pattern("partly_answered").findall(remark))
-    if not _pattern("asks").search(tool):
-        return ""
     if answered := _pattern("answered").match(words):
         ends = [end for mark in _AFTER_ANSWERS if (end := words.rfind(mark)) > 0]
         words = words[answered.end() : min(ends, default=len(words))].strip().removesuffix(".")

@@ -38,13 +38,15 @@ class Item(Struct, frozen=True, gc=False):
     """Whether it always starts a new message: so does the first record of a fork."""
 
     @classmethod
-    def of(cls, said: Said, seq: int) -> Item:
+    def of(cls, said: Said, seq: int, *, weighs: bool = True) -> Item:
         """The item for a record that no decision has touched."""
         shown = () if said.synthetic else said.blocks
         for block in shown:
             if block.kind == "text" and block.blank:
                 shown = tuple([block for block in shown if not block.blank])
                 break
+        if not weighs:
+            return cls(said, seq, said.role, shown, NOTHING)
         return cls(said, seq, said.role, shown, measure(shown[0]) if len(shown) == 1 else total(shown))
 
 
@@ -90,9 +92,10 @@ class Measured(Struct, frozen=True, gc=False):
 
 
 class Layout:
-    """Records in view, in order."""
+    """Records in view, in order; if it does not ``weigh``, only their order is right."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, weighs: bool = True) -> None:
+        self._weighs = weighs
         self.items: list[Item] = []
         self.index: dict[str, int] = {}
         self.wire = Wire()
@@ -133,18 +136,21 @@ class Layout:
         """Add a record; returns the size it reports, if any. ``reported`` says whether that is valid for this view."""
         said, items = item.said, self.items
         place = self._enter(said)
-        measured = self._weigh(item, reported)
+        measured = self._weigh(item, reported) if self._weighs else None
         self.sized = None
         if place == len(items):
             self.index[said.uuid] = place
             items.append(item)
-            self.wire.add(place, item.role, said.message_id, item.shown, item.begins)
+            if self._weighs:
+                self.wire.add(place, item.role, said.message_id, item.shown, item.begins)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
         # Only from the place on: results of parallel calls arrive like this, and in a long session often.
         for number in range(place, len(self.items)):
             self.index[self.items[number].said.uuid] = number
+        if not self._weighs:
+            return None
         for number in range(self.wire.truncate(place), len(self.items)):
             one = self.items[number]
             self.wire.add(number, one.role, one.said.message_id, one.shown, begins=one.begins)

@@ -53,10 +53,12 @@ class View:
     """The fold of a log: feed it entries with `add`, then read it.
 
     ``complete`` says that the entries begin at the start of the file. ``keeps_history`` keeps the records in memory
-    that a compaction removed from view; without it, only the store has them.
+    that a compaction removed from view; without it, only the store has them. A view that does not ``weigh`` knows the
+    live records and their order, for a third of the work; it has no sizes and no messages.
     """
 
-    def __init__(self, *, complete: bool = True, keeps_history: bool = True) -> None:
+    def __init__(self, *, complete: bool = True, keeps_history: bool = True, weighs: bool = True) -> None:
+        self._weighs = weighs
         self.damaged = 0
         self.unknown_kinds: set[str] = set()
         self.labels: dict[str, str] = {}
@@ -396,7 +398,11 @@ class View:
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
             if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
-                item = Item.of(entry, node.seq) if plain else self._item(node, entry, effects)
+                item = (
+                    Item.of(entry, node.seq, weighs=self._weighs)
+                    if plain
+                    else self._item(node, entry, effects)
+                )
                 if plain:
                     node.item = item
                 measured = layout.add(item)
@@ -440,7 +446,7 @@ class View:
     def _show(self, order: list[str]) -> None:
         """Rebuild the layout from the live records."""
         self._effects = self._ledger.effects(model=self.epoch.model if self.epoch else "")
-        self.layout = Layout()
+        self.layout = Layout(weighs=self._weighs)
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
         self.version = self.version[0] + 1, self.layout.inserted
@@ -463,7 +469,7 @@ class View:
         elif (known := node.item) is not None:
             item = known
         else:
-            item = node.item = Item.of(said, node.seq)
+            item = node.item = Item.of(said, node.seq, weighs=self._weighs)
         return replace(item, begins=True) if self._forks and said.parent in self._forks else item
 
     def _report_holds(self, seq: int) -> bool:

@@ -215,7 +215,7 @@ class Session(SessionBase):
         if partial and not read.answer.blocks:
             self.conversation.failed(Aborted(partial=read.answer), again=False)
             raise InputError(replies.NOTHING_WHOLE)
-        return completed(turn.answered(self.conversation, read))
+        return completed(self.conversation.answered(read))
 
     def failed(self, error: Exception) -> bool:
         """Report that your client failed; True if another `prepare` may succeed."""
@@ -363,7 +363,7 @@ class Session(SessionBase):
     def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
         """The fields of a single request, checked and encoded."""
         c = self.conversation
-        return request_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
+        return request_fields(checked(given, RequestFields), c.epoch.frame, c.profile) if given else {}
 
     def _run(self, flow: Flow[R]) -> R:
         """Run a flow that may ask a model, without creating a client for it."""

@@ -267,7 +267,7 @@ class McpUpdater(Struct, eq=False):
         conversation, kinds = self.conversation, self.conversation.kinds
         self.executor.box = box
         kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
-        wanted = conversation.wanted
+        wanted = conversation.epoch.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
         conversation.want(replace(wanted, tools=tools))
         protect_results(conversation)
@@ -276,7 +276,7 @@ class McpUpdater(Struct, eq=False):
         """Add late instructions: to the prompt if the conversation is empty, otherwise as a note in it."""
         conversation = self.conversation
         if self.prompt is not None and not len(conversation.transcript.view):
-            conversation.want(conversation.wanted.with_system(self.prompt()))
+            conversation.want(conversation.epoch.wanted.with_system(self.prompt()))
         elif words := McpInstructions.of(news):
             conversation.note(words.render())
         self.announced.update(news)

@@ -317,7 +317,10 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     price = conversation.profile.price(tokens)
     if price is None:
         return False, "what a fork would cost is not known"
-    front = sum(map(len, (*conversation.frame.system, *conversation.frame.tools))) // BYTES_PER_TOKEN
+    front = (
+        sum(map(len, (*conversation.epoch.frame.system, *conversation.epoch.frame.tools)))
+        // BYTES_PER_TOKEN
+    )
     fork = tokens * price.read * EXPECTED_REQUESTS / MILLION
     fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
     compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from sevenfold.agent.texts import AskProgress
 from sevenfold.conversation.flow import Flow, Signal, Wait, locked, unguarded
 from sevenfold.conversation.fork import fork
-from sevenfold.layers.compact.engines import ask_and_bill, plain_call
+from sevenfold.conversation.plain_call import plain_call
+from sevenfold.conversation.turn import turn
 from sevenfold.ports import Clock
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
@@ -92,13 +93,11 @@ def write_line(c: Conversation) -> Flow[str]:
     if here is not None and there is not None and tokens * here.read < c.count(recent) * there.input:
         asked = fork(c, SOURCE)
         asked.user(AskProgress().render())
-        answer = (yield from asked.turn()).reply.answer
+        outcome = yield from asked.turn()
     else:
-        question = (blocks.text(AskProgress(recent).render()),)
-        message = Message.of("user", question)
-        reply, _, _ = yield from ask_and_bill(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
-        answer = reply.answer
-    line = blocks.text_of(answer.blocks).strip().strip("\"'“”.")
+        message = Message.of("user", (blocks.text(AskProgress(recent).render()),))
+        outcome = yield from turn(plain_call(c, model, [message], SOURCE, ANSWER_TOKENS))
+    line = blocks.text_of(outcome.reply.answer.blocks).strip().strip("\"'“”.")
     return line if _LINE.fullmatch(line) else ""
 
 

@@ -70,7 +70,9 @@ def thinking(chat: Chat, rest: str) -> None:
 def _check(chat: Chat, chosen_effort: str | None, chosen_thinking: str) -> None:
     """Raise `InputError` if the model does not take the two together."""
     conversation = chat.agent.session.conversation
-    control_fields(conversation.profile, chosen_effort, chosen_thinking, conversation.frame.max_tokens)
+    control_fields(
+        conversation.profile, chosen_effort, chosen_thinking, conversation.epoch.frame.max_tokens
+    )
 
 
 def _marks(each: str, *, now: str | None, usual: str | None) -> str:
@@ -88,5 +90,5 @@ def _price_of_change(chat: Chat) -> str:
     written = f"{short_count(tokens)} tokens may have to be written to the cache again"
     if price is None:
         return f": with your next message {written}"
-    usd = tokens * price.write(SECONDS[conversation.lifetimes.tail]) / 1e6
+    usd = tokens * price.write(SECONDS[conversation.epoch.lifetimes.tail]) / 1e6
     return f": with your next message {written}, {money(usd)}"

@@ -243,8 +243,8 @@ class WindowBreakdown(Struct, frozen=True):
     def of(cls, conversation: Conversation) -> WindowBreakdown:
         """The items in a conversation's window now."""
         with conversation.lock:
-            gauge, frame = conversation.reading, conversation.frame
-            estimate = conversation.gauge.estimator.tokens
+            gauge, frame = conversation.reading, conversation.epoch.frame
+            estimate = conversation.epoch.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
             pieces = pieces_in(conversation.transcript.view)

@@ -84,7 +84,7 @@ def _extracted(transcript: Path) -> tuple[Facts, str]:
     from sevenfold.conversation import history
     from sevenfold.layers.compact.extract import facts
 
-    items = history.whole(open_log(transcript)).items
+    items = history.every_record(open_log(transcript))
     return facts(items), items[-1].said.uuid if items else ""
 
 

@@ -30,10 +30,11 @@ def changes(*, with_status_line: bool) -> Changes:
     files = (
         NewFile(folder / ".claude-plugin" / "plugin.json", _encoded(_manifest())),
         NewFile(folder / "hooks" / "hooks.json", _encoded({"hooks": _hooks()})),
+        NewFile(folder / ".mcp.json", _encoded({"mcpServers": {"sevenfold": _server()}})),
     )
     if not with_status_line:
         return Changes(NAME, files)
-    entry = {"type": "command", "command": _command("status-line")}
+    entry = {"type": "command", "command": command("status-line")}
     return Changes(NAME, files, Addition(_home() / "settings.json", "statusLine", json.dumps(entry)))
 
 
@@ -61,16 +62,22 @@ def _hooks() -> dict[str, Any]:
 
 def _hook(event: str) -> dict[str, Any]:
     limit = hook.COMPACTION_TIME_LIMIT if event in hook.AROUND_A_COMPACTION else hook.TIME_LIMIT
-    return {"type": "command", "command": _command(event), "timeout": int(limit) + _SECONDS_BEYOND}
+    return {"type": "command", "command": command(event), "timeout": int(limit) + _SECONDS_BEYOND}
 
 
-def _command(event: str) -> str:
+def command(event: str) -> str:
     """The command line of a hook; it says nothing and succeeds if this Python is gone.
 
     ``-P`` keeps modules in the folder the user works in from being taken for ours.
     """
     python = shlex.quote(sys.executable)
     return f"{python} -P -m {_HOOK} {event} 2>/dev/null || true"
+
+
+def _server() -> dict[str, Any]:
+    """The MCP server. Without ``alwaysLoad`` its tools would have to be searched for first."""
+    arguments = ["-P", "-m", "sevenfold", "mcp"]
+    return {"type": "stdio", "command": sys.executable, "args": arguments, "alwaysLoad": True}
 
 
 def _encoded(content: dict[str, Any]) -> bytes:

@@ -118,4 +118,6 @@ def _transcript(event: Event) -> Path:
 
 
 if __name__ == "__main__":
+    # msgspec takes from it what this Python's own `typing` has too, and loading it takes as long as msgspec itself.
+    sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
     main(sys.argv[1:])

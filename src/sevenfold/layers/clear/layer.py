@@ -153,7 +153,7 @@ class Clearer:
         moment = self._with_ledger(self._moment(size))
         if forced:
             moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
-        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.clearable.weight)):
+        if not clear.could_matter(moment, c.epoch.gauge.estimator.tokens(c.clearable.weight)):
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.has_costlier_layer(c))
         rests = self._progress.rests(c.window, size.tokens)
@@ -199,10 +199,11 @@ class Clearer:
         reference = ""
         if plan.drops_thinking:
             kept = self._last_turn() if not plan.drops_all_thinking else None
-            reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
-            if kept is not None:
-                # Only the oldest reasoning was dropped, so the remaining reasoning is still valid.
-                self._c.thinking_known_valid = True
+            # If only the oldest reasoning is dropped, the rest is still valid.
+            epoch = self._c.open_epoch(
+                "clear", drops_thinking=True, before=kept, thinking_stays_valid=kept is not None
+            )
+            reference = epoch.id
         else:
             self._c.announce("clear")
         if plan.targets:
@@ -265,7 +266,7 @@ class Clearer:
         calls = tuple(result.call for result in active[: -settings.pinned_keep] if not result.kept)
         if len(active) < settings.pinned_trigger or not calls:
             return None
-        count = c.gauge.estimator.tokens
+        count = c.epoch.gauge.estimator.tokens
         return Proposed(
             layer="clear",
             mechanism="pinned",
@@ -287,7 +288,7 @@ class Clearer:
         return gone
 
     def _expired(self) -> bool:
-        lifetime = SECONDS[self._c.lifetimes.tail] + self._c.settings.gap_margin_seconds
+        lifetime = SECONDS[self._c.epoch.lifetimes.tail] + self._c.settings.gap_margin_seconds
         return lifetime < self._c.idle_seconds() < inf
 
     # -- input for the planner ------------------------------------------------------------------
@@ -296,7 +297,7 @@ class Clearer:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
-        asked = c.frame.edits is not None
+        asked = c.epoch.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
         since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
@@ -304,18 +305,18 @@ class Clearer:
             results=(),
             size=size.tokens,
             most=size.high,
-            fixed=c.gauge.fixed,
+            fixed=c.epoch.gauge.fixed,
             window=c.window,
             settings=settings,
             price=price,
-            lifetime=SECONDS[c.lifetimes.tail],
+            lifetime=SECONDS[c.epoch.lifetimes.tail],
             idle=None if idle == inf else idle,
             expected=max(settings.expected_requests, min(c.account.requests, HALF_LIFE)),
             spent=c.account.usd or 0.0,
             left=self._left,
             bound=profile.thinking.bound and view.weight.thoughts > 0,
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
-            reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
+            reasoning=round(c.epoch.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or _deletes(c),
@@ -382,10 +383,10 @@ class Clearer:
         last = self._last_turn()
         earlier = takewhile(lambda item: item.said.uuid != last, self._c.transcript.view.items)
         found = sum((reasoning(item.weight) for item in earlier), NOTHING)
-        return round(self._c.gauge.estimator.tokens(found))
+        return round(self._c.epoch.gauge.estimator.tokens(found))
 
     def _results(self) -> list[OldResult]:
-        count = self._c.gauge.estimator.tokens
+        count = self._c.epoch.gauge.estimator.tokens
         kept = self._c.transcript.pinned()
         view = self._c.transcript.view
         undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)

@@ -13,19 +13,21 @@ no model produced a summary, automatic ones stop asking models until one succeed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, waiting
-from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
+from sevenfold.conversation import waiting
+from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.plain_call import PlainCall, plain_call
 from sevenfold.conversation.request import part_sizes
+from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
-from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, UnusedEngine
@@ -33,15 +35,13 @@ from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary.draft import Draft, Failure, lines_that_name, read_draft
 from sevenfold.layers.compact.task import NAMES, SummaryTask
-from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Summariser, UserWordsAsked
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Compaction, read_fields
-from sevenfold.record.decisions import Billed
+from sevenfold.record.blocks import Compaction
 from sevenfold.record.layout import rounds
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Estimator, opening
+from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import EDITS, Frame, assemble, plan
 from sevenfold.request.watch import SECONDS
@@ -119,14 +119,19 @@ class Attempt(Struct, frozen=True):
 def by_provider(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
     c, profile = task.c, task.c.profile
-    frame = _without_edits(c.frame, profile)
+    frame = _without_edits(c.epoch.frame, profile)
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
         wish["instructions"] = task.providers_instruction()
-    markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
+    markers = plan(
+        c.epoch.frame, task.prefix, profile.cache, part_sizes(c), c.epoch.lifetimes, shared=len(task.prefix)
+    )
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
-    call = Call(body.raw, frame.betas, SOURCE, c.cache_key)
-    return (yield from _asked(c, call, profile, _by_provider))
+
+    def call() -> PlainCall:
+        return PlainCall(c, profile, frame, body, SOURCE, c.cache_key)
+
+    return (yield from _asked(c, call, _by_provider))
 
 
 def by_fork(task: SummaryTask) -> Flow[Attempt]:
@@ -165,11 +170,11 @@ def by_plain_call(
         return (yield from _in_parts(task, lean, model, room))
     left = Shortened(lean, 0)
     if over is not None:
-        left = shorten.drop_oldest(lean, task.c.gauge.estimator.tokens, gap=over) or left
+        left = shorten.drop_oldest(lean, task.c.epoch.gauge.estimator.tokens, gap=over) or left
 
     def asking(left: Shortened) -> Flow[Attempt]:
         sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
-        return _asked(task.c, _plain(model, sent), model, _drafted)
+        return _asked(task.c, partial(_plain, task.c, model, sent), _drafted)
 
     got = yield from _shrink(task, left, asking)
     if not got.too_long:
@@ -180,7 +185,7 @@ def by_plain_call(
 def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Attempt]]) -> Flow[Attempt]:
     """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
     got = yield from ask(left)
-    whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
+    whole, count = task.tokens(left.items), task.c.epoch.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
         shorter = shorten.drop_oldest(left.items, count, gap=got.gap, dropped=left.dropped)
         if not got.too_long or shorter is None:
@@ -195,14 +200,15 @@ def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Attempt]:
     """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
-    parts = shorten.chunks(lean, max(1_000, room // 2), task.c.gauge.estimator.tokens)
+    parts = shorten.chunks(lean, max(1_000, room // 2), task.c.epoch.gauge.estimator.tokens)
     got = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
     for number, part in enumerate(parts, 1):
         ask = task.instruction(f"{number} of {len(parts)}", part)
         if drafts:
             ask = f"The parts before this one say:\n\n{_joined(drafts).text}\n\n{ask}"
-        tried = yield from _asked(task.c, _plain(model, shorten.messages(part, ask)), model, _drafted)
+        call = partial(_plain, task.c, model, shorten.messages(part, ask))
+        tried = yield from _asked(task.c, call, _drafted)
         got = replace(got.then(tried), retries=(*got.retries, f"part {number} of {len(parts)}"))
         if isinstance(got.found, Failure):
             return got
@@ -221,14 +227,17 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     return Draft("\n\n".join(draft.text for draft in drafts), sections, lasting)
 
 
-def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Attempt]) -> Flow[Attempt]:
-    """Make one call, retried after a pause on temporary errors; a final error becomes a `Failure`."""
+def _asked(
+    c: Conversation, call: Callable[[], PlainCall], read: Callable[[Reply], Attempt]
+) -> Flow[Attempt]:
+    """Make a call, again after a pause on temporary errors; a final error becomes a `Failure`."""
     got = Attempt(Failure("api_error", "nothing was asked yet"))
-    retries = Retries(c, source=call.source, most=RETRIES)
+    retries = Retries(c, source=SOURCE, most=RETRIES)
     while True:
         try:
-            reply, usage, usd = yield from ask_and_bill(c, call, model)
-            return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
+            outcome = yield from turn(call())
+            answered = replace(read(outcome.reply), usage=outcome.usage, usd=outcome.cost, calls=1)
+            return got.then(answered)
         except ModelError as error:
             reason = str(error)
             got = got.then(_failed(error))
@@ -245,8 +254,9 @@ def by_naming(task: SummaryTask, model: Profile, got: Attempt) -> Flow[Attempt]:
         return replace(got, offered=frozenset(task.offered))
     raw = shorten.messages((), UserWordsAsked(listed.text).render())
     asked = [Message("", (), message) for message in raw]
-    call = plain_call(model, asked, SOURCE, min(NAMES, model.max_output))
-    answer = yield from _asked(task.c, call, model, _names)
+    most = min(NAMES, model.max_output)
+    call = partial(plain_call, task.c, model, asked, SOURCE, most)
+    answer = yield from _asked(task.c, call, _names)
     usd = None if got.usd is None or answer.usd is None else got.usd + answer.usd
     retries = (*got.retries, *(f"naming what lasts: {retry}" for retry in answer.retries))
     spent = replace(got, usd=usd, calls=got.calls + answer.calls, retries=retries)
@@ -277,18 +287,10 @@ def _by_provider(reply: Reply) -> Attempt:
     return Attempt(Failure("no_summary", f"the provider made no summary ({reply.answer.stop_reason})"))
 
 
-def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
+def _plain(c: Conversation, model: Profile, messages: Sequence[bytes]) -> PlainCall:
     raw = [Message("", (), message) for message in messages]
-    return plain_call(model, raw, SOURCE, min(OUTPUT_CAP, model.max_output), Summariser().render())
-
-
-def plain_call(
-    model: Profile, messages: Sequence[Message], source: str, most: int, system: str = ""
-) -> Call:
-    """A separate request without tools or reasoning, for at most ``most`` output tokens."""
-    settings = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
-    frame = Frame.of(model.model, most, system=[blocks.text(system).raw] if system else [], **settings)
-    return Call(assemble(frame, messages).raw, frame.betas, source)
+    most = min(OUTPUT_CAP, model.max_output)
+    return plain_call(c, model, raw, SOURCE, most, Summariser().render())
 
 
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
@@ -305,48 +307,6 @@ def _failed(error: ModelError) -> Attempt:
     if isinstance(error, PromptTooLong):
         return Attempt(Failure("prompt_too_long", str(error)), calls=1, gap=error.gap)
     return Attempt(Failure("api_error", str(error)), calls=1, busy=error.retryable)
-
-
-def ask_and_bill(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
-    """Make a call outside a fork, report it and its outcome, and add it to the bill (forks bill themselves)."""
-    epoch, at = c.transcript.view.epoch, c.clock.now()
-    most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
-    request, tokens = c.transcript.new_id(), min(most, c.size().tokens)
-    about: dict[str, Any] = {"source": call.source, "request": request, "provider": model.provider}
-    c.events.tell(
-        Sending(
-            **about,
-            model=model.model,
-            epoch=epoch.id if epoch else "",
-            tokens=tokens,
-            body_bytes=len(call.body),
-            max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
-        )
-    )
-    try:
-        reply = yield from Ask(call)
-    except ModelError as error:
-        events.failed(c, error, request, source=call.source, model=model)
-        raise
-    answer, usage = reply.answer, Usage.read(reply.answer.usage)
-    usd = usage.cost(model)
-    c.charge(usd)
-    c.transcript.decide(Billed(request=request, model=answer.model, usage=answer.usage, source=call.source))
-    c.events.tell(
-        Answered(
-            **about,
-            **usage.billed.counts,
-            model=answer.model,
-            response=answer.id,
-            stop_reason=answer.stop_reason or "",
-            estimated=tokens,
-            usd=usd,
-            uncached_usd=usage.uncached_cost(model),
-            ideal_usd=usd,
-            seconds=c.clock.now() - at,
-        )
-    )
-    return reply, usage, usd
 
 
 class EngineChooser:
@@ -417,7 +377,7 @@ class EngineChooser:
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
-        if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
+        if self._c.epoch.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's compaction accepts no edits, so it would read nothing from the cache; a fork would.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():
@@ -455,7 +415,7 @@ class EngineChooser:
 
     def warm(self) -> bool:
         """Whether the last request is still in the prompt cache."""
-        return self._c.idle_seconds() <= SECONDS[self._c.lifetimes.tail]
+        return self._c.idle_seconds() <= SECONDS[self._c.epoch.lifetimes.tail]
 
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._c.profile.on_demand_compaction:
@@ -465,7 +425,7 @@ class EngineChooser:
             return "the offline model has none"
         if steered and not self._c.profile.compaction_instructions:
             return "it takes no instructions"
-        kept = sum(self._c.gauge.estimator.tokens(item.weight) for item in divided.kept)
+        kept = sum(self._c.epoch.gauge.estimator.tokens(item.weight) for item in divided.kept)
         if self._c.size().sent - kept + self._c.window.reserve > self._c.window.context:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
@@ -484,7 +444,7 @@ class EngineChooser:
         here, there = self._c.profile.price(size), second.price(size)
         if here is None or there is None:
             return False
-        ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
+        ours = size * here.write(SECONDS[self._c.epoch.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _plain(self, task: SummaryTask, over: int | None, *, shortened: bool) -> Flow[Attempt]:

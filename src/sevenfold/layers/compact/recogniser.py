@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -30,9 +30,11 @@ def nothing(statement: str) -> bool:
 @cache
 def _pattern() -> re.Pattern[str]:
     table = tomllib.loads(Path(__file__).with_name("lasting.toml").read_text("utf-8"))
-    parts: list[str] = []
-    for phrases in table["spaced"].values():
-        parts += [rf"(?<!\w)(?:{line})(?!\w)" for line in phrases.split("\n") if line.strip()]
-    for phrases in table["unspaced"].values():
-        parts += [line for line in phrases.split("\n") if line.strip()]
-    return re.compile("|".join(parts), re.IGNORECASE)
+    spaced = _lines(table["spaced"].values())
+    unspaced = _lines(table["unspaced"].values())
+    # The border of a word is checked once for all of them, so a search skips the inside of words.
+    return re.compile(rf"(?<!\w)(?:{'|'.join(spaced)})(?!\w)|{'|'.join(unspaced)}", re.IGNORECASE)
+
+
+def _lines(phrases: Iterable[str]) -> list[str]:
+    return [f"(?:{line})" for several in phrases for line in several.split("\n") if line.strip()]

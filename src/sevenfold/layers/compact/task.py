@@ -62,7 +62,7 @@ class SummaryTask:
 
     def tokens(self, items: Iterable[Item]) -> float:
         """Estimated tokens of these records."""
-        return sum(self.c.gauge.estimator.tokens(item.weight) for item in items)
+        return sum(self.c.epoch.gauge.estimator.tokens(item.weight) for item in items)
 
     def instruction(self, part: str | None = None, items: Sequence[Item] | None = None) -> str:
         """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part, ``items``.

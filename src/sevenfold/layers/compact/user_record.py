@@ -106,6 +106,7 @@ class Pool(Struct, frozen=True):
             about.date,
             about.lasting,
             shown=self._shown(spoken),
+            is_new=about.record in self.since,
             offered=self.offered.get(about.record, 0),
         )
 

@@ -4,14 +4,16 @@ The user's words have a budget of their own. As long as they fit, every message 
 here looks at what they say. Only beyond the budget is anything chosen, in the order of `Rank`:
 
 1. what a model named as lasting in an earlier compaction, what was named first coming first;
-2. what the model that writes this summary names as lasting;
+2. what the model that writes this summary names as lasting among what the user said since the last one;
 3. messages with a statement that the recogniser takes for lasting;
-4. the newest message;
-5. answers to questions of a tool;
-6. other messages, the newest first;
-7. questions and very short messages, the newest first.
+4. what the model names only now, of messages that a compaction before this one has seen;
+5. the newest message;
+6. answers to questions of a tool;
+7. other messages, the newest first;
+8. questions and very short messages, the newest first.
 
-A message of one of the first three ranks is at least kept with its lasting statements, if it is not short, and whole
+So a model that obeys a hostile page can promote old small talk, but not above a rule that stands in the block by its
+wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short, and whole
 if there is room once all of them are in. A message of more than a quarter of the budget is cut to its lasting
 statements, its beginning and its end. A model can add to the first ranks and never remove: nothing but words of the
 user, and only by taking room, ever makes another message of the user give way.
@@ -80,10 +82,11 @@ class Rank(IntEnum):
     CARRIED = 0
     NAMED = 1
     RECOGNISED = 2
-    NEWEST = 3
-    ANSWER = 4
-    INSTRUCTION = 5
-    OTHER = 6
+    NAMED_LATE = 3
+    NEWEST = 4
+    ANSWER = 5
+    INSTRUCTION = 6
+    OTHER = 7
 
     @property
     def plural(self) -> str:
@@ -95,6 +98,7 @@ _PLURALS = {
     Rank.CARRIED: "lasting",
     Rank.NAMED: "lasting",
     Rank.RECOGNISED: "rules or decisions by their wording",
+    Rank.NAMED_LATE: "lasting",
     Rank.NEWEST: "the newest",
     Rank.ANSWER: "answers",
     Rank.INSTRUCTION: "other requests",
@@ -117,6 +121,8 @@ class UserMessage(Struct, frozen=True):
     """The parts that the model of this compaction named."""
     shown: tuple[Span, ...] = ()
     """The parts that the summary message before showed; none if it is new, or if that is not known."""
+    is_new: bool = True
+    """Whether it was said since the last compaction."""
     offered: int = 0
     """In how many compactions before a model was asked whether it lasts, if it was left out there."""
 
@@ -163,7 +169,7 @@ class Selection(Struct, frozen=True):
     @property
     def lasting_left_out(self) -> int:
         """How many messages that a model named as lasting found no room."""
-        return sum(rank <= Rank.NAMED for _, rank in self.left_out)
+        return sum(bool(message.marks) for message, _ in self.left_out)
 
 
 def line(message: UserMessage, text: str) -> str:
@@ -190,7 +196,7 @@ def select(
         # nor an estimate of sizes that has changed takes out what was shown.
         return Selection(tuple(Kept.cut(message, Rank.OTHER, message.shown) for message in messages))
     choice = _Choice(messages, budget, count, recognise)
-    lasting = [wanted for wanted in choice.order if wanted.rank <= Rank.RECOGNISED]
+    lasting = [wanted for wanted in choice.order if wanted.rank <= Rank.NAMED_LATE]
     # What lasts comes in first, if only with its statements, so that the rest of one message costs no other its rule.
     for wanted in lasting:
         choice.take(wanted, choice.least(wanted))
@@ -251,7 +257,8 @@ class _Choice:
         if message.lasting:
             return Rank.CARRIED
         if message.named:
-            return Rank.NAMED
+            is_sure = message.is_new or bool(recognised(message.text, self._recognise))
+            return Rank.NAMED if is_sure else Rank.NAMED_LATE
         if spans:
             return Rank.RECOGNISED
         if place == self._newest:

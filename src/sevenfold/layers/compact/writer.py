@@ -80,7 +80,7 @@ def preview(
     warm: bool,
 ) -> Preview:
     """Predicted sizes and costs of a compaction; ``warm``: the conversation is still in the cache."""
-    fixed, size = c.gauge.fixed, c.size()
+    fixed, size = c.epoch.gauge.fixed, c.size()
     summary = max(0, min(room(c, divided), room_left(c, request, divided, shown)))
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     around = c.count(summary_message(c, request, divided, ""))
@@ -90,7 +90,7 @@ def preview(
     call_usd: float | None = None if by_model else 0.0
     next_usd: float | None = None
     if price is not None:
-        write = price.write(SECONDS[c.lifetimes.tail])
+        write = price.write(SECONDS[c.epoch.lifetimes.tail])
         next_usd = (read * price.read + (after - read) * write) / 1e6
         asked = fixed + front * (divided.span in ("from", "range")) + hidden
         each = price.input if engine == "plain" else price.read if warm else write
@@ -156,7 +156,7 @@ def at_most(c: Conversation, divided: Scope, texts: Sequence[str]) -> int:
 def _gauge(c: Conversation, divided: Scope) -> Gauge:
     """The gauge to use afterwards; unless the beginning stays, it assumes the system prompt and tools wanted now."""
     stays = divided.side == "before" or divided.span == "range"
-    return c.gauge if stays else c.gauge.opened(*c.wanted.tools, *c.wanted.system)
+    return c.epoch.gauge if stays else c.epoch.gauge.opened(*c.epoch.wanted.tools, *c.epoch.wanted.system)
 
 
 def _tokens(c: Conversation, items: Sequence[Item]) -> int:
@@ -293,7 +293,7 @@ def _result(
         usd=got.usd,
         calls=got.calls,
         retries=got.retries,
-        by_kind=by_kind(divided.hidden, c.gauge.estimator.tokens),
+        by_kind=by_kind(divided.hidden, c.epoch.gauge.estimator.tokens),
     )
 
 
@@ -323,11 +323,11 @@ def _compaction(
     """Write boundary, summary and restored content; returns the boundary's id."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
-    frame = c.frame if divided.side == "before" else c.wanted
+    frame = c.epoch.frame if divided.side == "before" else c.epoch.wanted
     # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
     summarised = messages_of(divided.hidden)
     torn = script.view.messages()[: len(summarised)] != summarised
-    other = (frame.system, frame.tools) != (c.frame.system, c.frame.tools)
+    other = (frame.system, frame.tools) != (c.epoch.frame.system, c.epoch.frame.tools)
     drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
@@ -384,7 +384,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
 
     def front() -> str:
         # Evaluated when a slot asks for it: earlier slots may have changed the wanted system prompt.
-        return (c.frame if stays else c.wanted).words()
+        return (c.epoch.frame if stays else c.epoch.wanted).words()
 
     moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
     always: list[Attachment] = []
@@ -419,7 +419,7 @@ def _fold(c: Conversation, made: Result, planned: PlannedCompaction) -> str:
 
 def _announced_tools(c: Conversation) -> list[str]:
     """Names of the tools that were announced to the model during the conversation; they stay known."""
-    frame = c.frame
+    frame = c.epoch.frame
     _, tools = in_force(c.transcript.view, frame)
     known = {*map(tool_name, frame.tools)}
     return sorted(name for name in map(tool_name, tools) if name not in known)

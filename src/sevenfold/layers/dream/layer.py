@@ -8,7 +8,7 @@ dream can be stopped at any time; then nothing of it remains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.request import Outcome, ToolCall, completed
 from sevenfold.conversation.tasks import STATES, Task
+from sevenfold.conversation.tool_loop import work
 from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
@@ -27,7 +29,7 @@ from sevenfold.memory.index import day_of_entry
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.prompts.memory import DreamEntries
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block, ToolUse, read_fields
+from sevenfold.record.blocks import Block
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,6 +112,35 @@ class Dream:
         """After an answer in the main thread, dream in the background, if it is time."""
         if c.services.memory is not None and c.source.name == "main":
             c.state(Dreamer).check()
+
+
+class MemoryRights:
+    """A dream may use the shell, with a few commands that only read memory and transcripts."""
+
+    def __init__(self, reader: MemoryReader, kinds: Mapping[str, str]) -> None:
+        """``kinds`` are the kinds of the tools by their names."""
+        self._reader = reader
+        self._kinds = kinds
+
+    def carry_out(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
+        """Carry out the commands; the last results say that the answer is due."""
+        ending = LAST_TURN if last else ""
+        return (yield from in_thread(partial(self._results, calls, ending)))
+
+    def _results(self, calls: Sequence[ToolCall], ending: str) -> list[Block]:
+        results = []
+        for call in calls:
+            try:
+                if self._kinds.get(call.name) != "shell":
+                    raise Refused(
+                        f"This tool is not available here; the shell is, with {', '.join(COMMANDS)}."
+                    )
+                output = self._reader.run(_command(call))
+            except SevenfoldError as error:
+                results.append(blocks.result(call.id, f"{error}{ending}", is_error=True))
+            else:
+                results.append(blocks.result(call.id, f"{output}{ending}"))
+        return results
 
 
 class Dreamer:
@@ -199,41 +230,19 @@ class Dreamer:
         ]
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
         asked.user(DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render())
-        for turn in range(1, MOST_TURNS + 1):
-            outcome = yield from asked.turn()
-            if outcome.cost:
-                yield from in_thread(partial(self._memory.spend, outcome.cost))
-            answer = outcome.reply.answer.blocks
-            calls = [block for block in answer if block.kind == "tool_use"]
-            said = "\n".join(blocks.words_of(block) for block in answer)
-            assert self.task is not None
-            self._show(self.task.after(DreamTurn(said, tuple(map(_command, calls)))))
-            if not (yield from in_thread(self._goes_on)):
-                raise Aborted(STOPPED)
-            if not calls:
-                return read_proposal(said, known)
-            if turn == MOST_TURNS or not self._c.may_spend():
-                break
-            ending = LAST_TURN if turn == MOST_TURNS - 1 else ""
-            results = yield from in_thread(partial(self._look, calls, ending))
-            asked.tool_results(results)
-        return None
+        rights = MemoryRights(self._reader, self._c.kinds)
+        done = yield from work(asked, rights, most_turns=MOST_TURNS, after_answer=self._answered)
+        return None if done.outcome is None else read_proposal(_words(done.outcome), known)
 
-    def _look(self, calls: list[Block], ending: str) -> list[Block]:
-        """Carry out the fork's tool calls; only the shell is available, with a few commands."""
-        results = []
-        for call in calls:
-            try:
-                if self._c.kinds.get(blocks.read_field(call.raw, "name")) != "shell":
-                    raise Refused(
-                        f"This tool is not available here; the shell is, with {', '.join(COMMANDS)}."
-                    )
-                found = self._reader.run(_command(call))
-            except SevenfoldError as error:
-                results.append(blocks.result(call.id, f"{error}{ending}", is_error=True))
-            else:
-                results.append(blocks.result(call.id, f"{found}{ending}"))
-        return results
+    def _answered(self, outcome: Outcome) -> Flow[None]:
+        """Show what the model wants to look at next; raises `Aborted` if the dream must not continue."""
+        if outcome.cost:
+            yield from in_thread(partial(self._memory.spend, outcome.cost))
+        assert self.task is not None
+        commands = tuple(map(_command, completed(outcome).calls))
+        self._show(self.task.after(DreamTurn(_words(outcome), commands)))
+        if not (yield from in_thread(self._goes_on)):
+            raise Aborted(STOPPED)
 
     def _goes_on(self) -> bool:
         """Whether the dream may continue: it was not stopped, and no other process has taken the lock."""
@@ -294,9 +303,11 @@ class Dreamer:
         )
 
 
-def _command(call: Block) -> str:
+def _words(outcome: Outcome) -> str:
+    return "\n".join(map(blocks.words_of, outcome.reply.answer.blocks))
+
+
+def _command(call: ToolCall) -> str:
     """The command line of a call, or the tool's name if it has none."""
-    body = call.body()
-    given = read_fields(body.input) if isinstance(body, ToolUse) else {}
-    line = given.get("command")
-    return line if isinstance(line, str) else blocks.read_field(call.raw, "name")
+    line = call.input.get("command") if isinstance(call.input, Mapping) else None
+    return line if isinstance(line, str) else call.name

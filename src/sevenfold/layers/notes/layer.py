@@ -395,7 +395,7 @@ class NotesKeeper:
         return Scope(tuple(items[:start]), tuple(items[start:]), "up_to")
 
     def _fixed(self) -> int:
-        gauge = self._c.gauge
+        gauge = self._c.epoch.gauge
         return round(gauge.estimator.tokens(gauge.opening))
 
     def _drift(self, found: Candidate) -> str:

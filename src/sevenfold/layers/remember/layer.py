@@ -21,7 +21,8 @@ from sevenfold.conversation.background import Stop
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
-from sevenfold.conversation.request import ToolCall, completed
+from sevenfold.conversation.request import Outcome, ToolCall
+from sevenfold.conversation.tool_loop import work
 from sevenfold.errors import Aborted, ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
@@ -54,7 +55,7 @@ from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.conversation import Conversation, RunReadOnly
 
 SOURCE = "extract_memories"
 BEAT_SECONDS = 60.0
@@ -91,6 +92,22 @@ class Remember:
         """After an answer, search for facts in the background, if it is time."""
         if c.services.memory is not None and c.settings.extraction:
             c.state(MemoryKeeper).check()
+
+
+class ReadingRights:
+    """A look may read files, at most a few of them in each turn."""
+
+    def __init__(self, run: RunReadOnly | None) -> None:
+        """``run`` carries out calls of reading tools and refuses all others; None if there are no tools."""
+        self._run = run
+
+    def carry_out(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
+        """Carry out the first calls; those beyond the limit, or with the answer due, are refused."""
+        taken = 0 if last or self._run is None else MOST_READS
+        results: list[Block] = []
+        if self._run is not None and taken:
+            results += intake.results((yield from self._run(calls[:taken])))
+        return [*results, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
 
 
 class MemoryKeeper:
@@ -297,7 +314,7 @@ class MemoryKeeper:
         price = c.profile.price(c.size().tokens)
         if price is None:
             return True
-        warm = c.idle_seconds() < SECONDS[c.lifetimes.tail]
+        warm = c.idle_seconds() < SECONDS[c.epoch.lifetimes.tail]
         plain = policy.PLAIN_TOKENS + sum(map(c.count, span.said.values()))
         both = policy.cost_of_fork(price, c.size().tokens), policy.cost_of_plain_call(price, plain)
         return warm and (both[0] or 0.0) <= (both[1] or 0.0)
@@ -365,34 +382,20 @@ class MemoryKeeper:
         self._marked = False
         return admitted
 
-    def _ask(self, look: Look) -> Flow[tuple[str, list[Block]]]:
+    def _ask(self, look: Look) -> Flow[tuple[str, Sequence[Block]]]:
         """Ask the model for facts; returns its answer, and the calls and results of what it read before."""
         asked = fork(self._c, SOURCE)
-        may_read = self._c.read_only is not None and policy.may_read(self._usd, self._c.account)
-        reading = [name for name, kind in self._c.kinds.items() if kind in READS and may_read]
+        run = self._c.read_only if policy.may_read(self._usd, self._c.account) else None
+        reading = [name for name, kind in self._c.kinds.items() if kind in READS and run is not None]
         asked.user(look.instruction(in_view=True, reading=reading).render())
-        read: list[Block] = []
-        for turn in range(1, MOST_TURNS + 1):
-            outcome = yield from asked.turn()
-            if outcome.cost:
-                self._usd += outcome.cost
-                yield from in_thread(partial(self._memory.spend, outcome.cost))
-            said = completed(outcome)
-            if not said.calls:
-                return said.text, read
-            if turn == MOST_TURNS or not self._c.may_spend():
-                break
-            results = yield from self._read(said.calls, last=turn == MOST_TURNS - 1)
-            asked.tool_results(results)
-            read += (*outcome.reply.answer.blocks, *results)
-        raise ModelError(f"it kept calling tools for {turn} turns")
+        rights = ReadingRights(self._c.read_only)
+        done = yield from work(asked, rights, most_turns=MOST_TURNS, after_answer=self._answered)
+        if done.outcome is None:
+            raise ModelError(f"it kept calling tools for {done.turns} turns")
+        return blocks.text_of(done.outcome.reply.answer.blocks), done.seen
 
-    def _read(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
-        """Carry out the fork's tool calls; calls beyond the limit, or with the answer due, are refused."""
-        look = self._c.read_only
-        taken = 0 if last or look is None else MOST_READS
-        found = intake.results((yield from look(calls[:taken])) if look and taken else [])
-        return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
+    def _answered(self, outcome: Outcome) -> Flow[None]:
+        yield from self._spent(outcome.cost)
 
     def _admit(
         self,
@@ -641,7 +644,10 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     kinds = _called(c, found)
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # If a model repeats text from the instruction, that is not a fact.
-    given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
+    given = (
+        RememberFacts("").render(),
+        *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
+    )
     new = span or SearchSpan({}, "")
     view = span_of([item.said for item in items], c.remarks)
     # In the order in which it was said: what left the context comes before what is in view.

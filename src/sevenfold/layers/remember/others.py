@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.history import whole
+from sevenfold.conversation.plain_call import plain_call
+from sevenfold.conversation.turn import turn
 from sevenfold.errors import ModelError, SevenfoldError
-from sevenfold.layers.compact.engines import ask_and_bill, plain_call
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.look import MOST_FACTS, Look
 from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, remarks_in, span_of
@@ -53,8 +54,8 @@ def ask(c: Conversation, look: Look, source: str) -> Flow[tuple[str, float | Non
     instruction = look.instruction(in_view=False).render()
     message = Message.of("user", c.gated([blocks.text(instruction)]))
     most = min(policy.MOST_OUTPUT, c.profile.max_output)
-    reply, _, cost = yield from ask_and_bill(c, plain_call(c.profile, [message], source, most), c.profile)
-    return blocks.text_of(reply.answer.blocks), cost
+    outcome = yield from turn(plain_call(c, c.profile, [message], source, most))
+    return blocks.text_of(outcome.reply.answer.blocks), outcome.cost
 
 
 def find_endings(

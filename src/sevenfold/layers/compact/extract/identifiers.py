@@ -90,19 +90,24 @@ class _Words(dict[str, list[tuple[str, str]]]):
     """Maps each word to the identifiers in it; a cache, as words recur."""
 
     def __missing__(self, word: str) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        if _MAYBE.search(word):
+            found = self._in_word(word)
+        self[word] = found
+        return found
+
+    def _in_word(self, word: str) -> list[tuple[str, str]]:
         matches = pattern("identifier").finditer(word)
         found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in matches]
         if "/" in word or "\\" in word:
             found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
             found += [(path, "folder") for path in _FOLDER.findall(word)]
-        self[word] = found
         return found
 
     def found(self, text: str) -> Iterator[tuple[str, str]]:
         """The identifiers in a text, each with its kind."""
         for word in text.split():
-            if _MAYBE.search(word):
-                yield from self[word]
+            yield from self[word]
         for match in pattern("spaced_identifier").finditer(text):
             yield match[0].rstrip(".,"), match.lastgroup or ""
         for name in _NAME.findall(text) if "`" in text else ():

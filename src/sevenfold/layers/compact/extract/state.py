@@ -148,6 +148,8 @@ def announced(items: Sequence[Item]) -> list[Quote]:
 
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
     """The pending tasks of an earlier summary, without the lines that a later record reports as done."""
+    if not text.strip():
+        return text
     said = [sentence for item in items for sentence in sentences(models_words(item))]
     reports = [one for one in said if pattern("is_done").search(one)]
     told = [one for one in reports if not pattern("is_not_done").search(one)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ _PLANS = re.compile(r"exit_?plan", re.IGNORECASE)
 _LONGEST_REPLY = 1_000
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, dict=True):
     """A tool call and its result."""
 
     name: str
@@ -46,12 +47,12 @@ class Call(Struct, frozen=True):
     reply: str = ""
     """The user's words in the result: an answer, or the reason for refusing the call."""
 
-    @property
+    @cached_property
     def command(self) -> str:
         """The command line it runs; empty for tools other than a shell."""
         return _command(self.given) if self.kind == "shell" else ""
 
-    @property
+    @cached_property
     def paths(self) -> tuple[str, ...]:
         """The files named in its input."""
         found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
@@ -60,7 +61,7 @@ class Call(Struct, frozen=True):
         patches = (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin"))
         return tuple(dict.fromkeys([*found, *_PATCHED.findall(next(patches, ""))]))
 
-    @property
+    @cached_property
     def about(self) -> str:
         """The subject of the call, in short: its command, paths, address or search pattern."""
         named = (v for key in keys("subject") if isinstance(v := self.given.get(key), str) and v)
@@ -87,12 +88,17 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     if answer is None:
         return Call(asked.name, kind, record, given)
     words, body = blocks.words_of(answer), answer.body()
-    found = _EXIT.search(words[:_LOOKED_AT]) or (kind == "shell" and _EXIT.search(words[-_LOOKED_AT:]))
+    found = _exit(words[:_LOOKED_AT]) or (_exit(words[-_LOOKED_AT:]) if kind == "shell" else None)
     code = (found[1] or found[2]) if found else ""
     failed = isinstance(body, ToolResult) and bool(body.is_error)
     failed = failed or bool(_TOOL_ERROR.match(words)) or (kind == "shell" and code not in ("", "0"))
     reply = authorship.reply(answer, asked.name)
     return Call(asked.name, kind, record, given, words, failed, code, reply)
+
+
+def _exit(words: str) -> re.Match[str] | None:
+    # A search for the pattern takes far longer, and hardly any result has the word.
+    return _EXIT.search(words) if "exit" in words.lower() else None
 
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> str:
@@ -253,9 +259,14 @@ def telling_lines(result: str) -> str:
         return one_line(f"the call was refused {refused[1] or ''}", LONGEST_LINE)
     lines = [line.strip() for line in _TAGS.sub("", result[:200_000]).splitlines() if line.strip()]
     lines = [line for line in lines if not _EXIT_LINE.match(line)] or lines
-    raised = [line for line in lines if pattern("raised").match(line)]
-    telling = raised[-1:] + [line for line in lines if pattern("telling").search(line)]
-    chosen = list(dict.fromkeys(telling or lines[:1]))[:_MOST_LINES]
+    raised = next((line for line in reversed(lines) if pattern("raised").match(line)), None)
+    telling = dict.fromkeys([] if raised is None else [raised])
+    for line in lines:
+        if len(telling) == _MOST_LINES:
+            break
+        if pattern("telling").search(line.lower()):
+            telling[line] = None
+    chosen = list(telling) or lines[:1]
     if chosen and chosen[-1].endswith(":"):
         # A line that ends with a colon announces the next one, so include that too.
         place = lines.index(chosen[-1]) + 1
