@@ -223,11 +223,14 @@ class Playing:
     seen: dict[int, Seen] = field(default_factory=dict)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while await self._exchange(reader, writer):
-                pass
-        with suppress(OSError):
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                while await self._exchange(reader, writer):
+                    pass
+        finally:
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         raw = await reader.readuntil(b"\r\n\r\n")

@@ -307,15 +307,22 @@ class Relay:
             self._answers.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await self._answers
-        if self._out is not None:
-            self._out.transport.abort()
-        self._out = self._answers = self._upstream = None
+        out, self._out = self._out, None
+        self._answers = self._upstream = None
+        if out is not None:
+            out.transport.abort()
+            with suppress(OSError):
+                await out.wait_closed()
 
     async def _close(self) -> None:
         await self._disconnect()
         self._passage.ended()
-        with suppress(OSError):
-            self._writer.close()
+        self._writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._writer.wait_closed()
+                return
+        self._writer.transport.abort()
 
 
 def read_head(raw: bytes) -> RequestHead:

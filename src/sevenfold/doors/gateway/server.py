@@ -101,6 +101,7 @@ class Gateway:
                 connection.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=STOPPING_SECONDS)
+            await asyncio.sleep(0)  # closed sockets are let go of in the next round of the loop
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
