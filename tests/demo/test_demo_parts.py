@@ -94,9 +94,10 @@ def test_the_scratch_folder_goes_whatever_happens_unless_it_is_kept(
         assert folder == (tmp_path / NAME).resolve()
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
-    with scratch_folder(keep=True) as kept, scratch_folder(keep=False) as other:
+    with scratch_folder(keep=True) as kept, scratch_folder(keep=True) as other:
         assert other != kept
-    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert {path.resolve() for path in tmp_path.iterdir()} == {kept, other}
+    assert NAME not in {kept.name, other.name}
 
 
 # The scripted assistant

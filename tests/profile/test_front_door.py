@@ -265,7 +265,7 @@ def test_what_the_lost_cache_cost_is_the_same_wherever_it_is_shown(home: Path, c
     path = claude(home, "c-1.jsonl", made)
     [lost] = figures(capsys, path)["sessions"][0]["cache_breaks"]
     _, report, _ = run(capsys, "profile", path)
-    assert report.count(f"${lost['cost_usd']:.2f}") == 2
+    assert report.count(f"${lost['cost_usd']:.2f}") == 3
     assert "perfect" not in report
 
 

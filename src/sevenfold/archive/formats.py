@@ -1,8 +1,8 @@
 """What kind of file holds a session, and its log in the shared format.
 
 Transcripts of parent-linked messages (Claude Code's and ours) are read as they are. What other tools record is
-converted by the readers, in memory; their files are only read. For any other file, the error says what it looks like,
-so that the user knows whether it is the wrong file or the wrong tool.
+converted by the readers, in memory; their files are only read. A session in a database has a path below it. For any
+other file, the error says what it looks like, so that the user knows whether it is the wrong file or the wrong tool.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from sevenfold.archive import compressed
+from sevenfold.archive import compressed, databases
 from sevenfold.archive.profile.labels import decoded
 from sevenfold.archive.readers import codex, kimi, pi
 from sevenfold.errors import TranscriptForeign
@@ -26,7 +26,7 @@ COMPRESSED = ".zst"
 """The suffix of files that are compressed; Codex compresses old rollouts."""
 LOOKED_AT = 200
 """How many lines are checked before a file counts as foreign."""
-SUPPORTED = "Sevenfold reads sessions of Claude Code, Codex, pi and Kimi, and its own."
+SUPPORTED = "Sevenfold reads sessions of Claude Code, Codex, pi, Kimi, opencode and Hermes, and its own."
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
 
 
@@ -54,8 +54,16 @@ class SessionLines:
 
     def __init__(self, path: Path, lines: Iterator[Line]) -> None:
         """Look at the beginning of the file; raises `TranscriptForeign` if no session is recognised in it."""
-        self._head, self.reader, self.format = _recognise(path, lines)
+        self._head: list[Line] = []
         self._rest = lines
+        self.reader: FormatReader | None = None
+        self.in_file = not databases.holds(path)
+        """Whether the lines are those of the file, or converted from them."""
+        if self.in_file:
+            self._head, self.reader, self.format = _recognise(path, lines)
+        else:
+            self.format, converted = databases.lines(path)
+            self._rest = iter(converted)
 
     def __iter__(self) -> Iterator[Line]:
         """Yield every line; a converted one has no offset in the file."""
@@ -71,7 +79,12 @@ def is_session_file(path: Path) -> bool:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Every line of a session file, decompressed if need be; raises `TranscriptError` if it cannot be read."""
+    """Every line of a session file, decompressed if need be; raises `TranscriptError` if it cannot be read.
+
+    A session in a database has no lines of its own: `SessionLines` converts them.
+    """
+    if databases.holds(path):
+        return iter(())
     return compressed.scan(path) if path.suffix == COMPRESSED else scan(path)
 
 
@@ -81,13 +94,15 @@ def open_log(path: Path) -> LineLog:
     Raises `TranscriptForeign` if the file contains no conversation.
     """
     lines = SessionLines(path, lines_of(path))
-    if lines.reader is None and path.suffix != COMPRESSED:
+    if lines.in_file and lines.reader is None and path.suffix != COMPRESSED:
         return JsonlLog(path)
     return MemoryLog([line.raw for line in lines])
 
 
 def first_records(path: Path, count: int) -> list[bytes]:
     """The first lines of a session, converted if need be; raises `TranscriptError` if the file cannot be read."""
+    if databases.holds(path):
+        return [line.raw for line in islice(databases.lines(path)[1], count)]
     head = [line.raw for line in islice(lines_of(path), count)]
     reader = next(filter(None, (_reader(_record(raw)) for raw in head)), None)
     return head if reader is None else list(reader.convert(head))

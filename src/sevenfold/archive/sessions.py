@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from sevenfold.archive import databases
 from sevenfold.archive.formats import COMPRESSED, first_records, is_session_file
 from sevenfold.archive.untrusted import one_line
 from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
@@ -45,6 +46,15 @@ _TIME_AND_ID = {
 """The file names of tools that put the time before the session's id."""
 
 
+class SessionLabel(Struct, frozen=True):
+    """What people recognise a session by."""
+
+    title: str = ""
+    """The title, or the user's first words."""
+    project: str = ""
+    """The folder the session worked in."""
+
+
 class StoredSession(Struct, frozen=True):
     """A session on disk, of any tool."""
 
@@ -64,18 +74,12 @@ class StoredSession(Struct, frozen=True):
             return cls(path, tool, _name_of(path, tool), 0.0, 0)
         return cls(path, tool, _name_of(path, tool), state.st_mtime, state.st_size)
 
+    label: SessionLabel | None = None
+    """The title and project, if they were known without reading the session."""
+
     def about(self) -> SessionLabel:
         """The session's title and project; reads only the start and end of the file."""
-        return read_label(self.path)
-
-
-class SessionLabel(Struct, frozen=True):
-    """What people recognise a session by."""
-
-    title: str = ""
-    """The title, or the user's first words."""
-    project: str = ""
-    """The folder the session worked in."""
+        return self.label or read_label(self.path)
 
 
 def claude_folder() -> Path:
@@ -103,9 +107,21 @@ def kimi_folder() -> Path:
     return Path(os.environ.get("KIMI_SHARE_DIR") or "~/.kimi").expanduser() / "sessions"
 
 
+def opencode_database() -> Path:
+    """Where opencode keeps its sessions."""
+    shared = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+    return shared / "opencode" / "opencode.db"
+
+
+def hermes_database() -> Path:
+    """Where Hermes keeps its sessions."""
+    return Path(os.environ.get("HERMES_HOME") or "~/.hermes").expanduser() / "state.db"
+
+
 def places() -> str:
-    """The folders that are searched for sessions, in words."""
+    """The folders and databases that are searched for sessions, in words."""
     folders = [claude_folder(), codex_folder(), pi_folder(), kimi_folder()]
+    folders += [opencode_database(), hermes_database()]
     return f"{', '.join(map(str, folders))} or {user_home().root}"
 
 
@@ -119,6 +135,7 @@ def stored() -> list[StoredSession]:
     for tool, path in _foreign_files():
         if not _is_sub_agents(path, tool):
             sessions.append(StoredSession.of(path, tool))
+    sessions.extend(session for session, is_sub_agents in _in_databases() if not is_sub_agents)
     return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
 
 
@@ -131,7 +148,26 @@ def everything() -> list[Path]:
     """Every transcript file on this machine, including those of sub-agents and branches."""
     kept = (session for project in user_home().projects() for session in project.all_sessions())
     own = [path for session in kept for path in (session.transcript, *session.branch_files())]
-    return [*filter(Path.is_file, own), *(path for _, path in _foreign_files())]
+    in_databases = (session.path for session, _ in _in_databases())
+    return [*filter(Path.is_file, own), *(path for _, path in _foreign_files()), *in_databases]
+
+
+def _in_databases() -> Iterator[tuple[StoredSession, bool]]:
+    """The sessions in databases of other tools, each with whether it is a sub-agent's.
+
+    A database that cannot be read has none: naming it says why.
+    """
+    for file in (opencode_database(), hermes_database()):
+        if not databases.is_database(file):
+            continue
+        with suppress(UserError):
+            tool, conversations = databases.conversations(file)
+            for conversation in conversations:
+                label = SessionLabel(one_line(conversation.title, LONGEST_TITLE), conversation.folder)
+                path = file / conversation.name
+                size = 0
+                session = StoredSession(path, tool, conversation.name, conversation.modified, size, label)
+                yield session, bool(conversation.parent)
 
 
 def _foreign_files() -> Iterator[tuple[str, Path]]:
@@ -170,7 +206,7 @@ def read_label(path: Path) -> SessionLabel:
                 labels[entry.kind] = entry.text
             elif isinstance(entry, Said) and not entry.sidechain:
                 words = words or users_words(entry)
-        if path.suffix == COMPRESSED:
+        if path.suffix == COMPRESSED or databases.holds(path):
             return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
         # The tail may start in the middle of a line; such a fragment is never read as a label.
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
@@ -197,7 +233,7 @@ def find(name: str, looked_at: Step | None = None) -> Path:
     """
     path = Path(name)
     try:
-        if path.is_file():
+        if path.is_file() or databases.is_database(path.parent):
             return path
         if not name.strip() or path.is_dir():
             what = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
@@ -237,6 +273,8 @@ def is_in(one: StoredSession, here: Path) -> bool:
     """Whether a session worked in a folder. Two tools store sessions by folder, so only Codex files are read."""
     if one.tool == "Sevenfold":
         return one.path.parent == user_home().project(here).folder
+    if one.label is not None:
+        return one.label.project == str(here)
     if one.tool == "Claude Code":
         return one.path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(here))
     return one.about().project == str(here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from sevenfold.conversation.resume import read, resume
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.search import Hit
+from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -70,7 +72,8 @@ class ArchivedSession:
         """Every record of the conversation, in order, including what compactions have hidden since."""
         visible = search.visible_records(self.log)
         return [
-            _record(item, in_context=item.said.uuid in visible) for item in history.every_record(self.log)
+            _record(item, item.said.blocks, in_context=item.said.uuid in visible)
+            for item in history.every_record(self.log)
         ]
 
     def context(self, at: str | None = None) -> list[ArchivedRecord]:
@@ -79,7 +82,7 @@ class ArchivedSession:
         Raises `InputError` if no record has the id ``at``.
         """
         view = resume(self.log) if at is None else self._view_at(at)
-        return [_record(item, in_context=True) for item in view.items if item.shown]
+        return [_record(item, item.shown, in_context=True) for item in view.items if item.shown]
 
     def recall(
         self, query: str, *, k: int = 10, kind: str | None = None, around: int = 1, everything: bool = False
@@ -150,6 +153,6 @@ def transcript(session: str | Path) -> ArchivedSession:
     return ArchivedSession(sessions.find(str(session)))
 
 
-def _record(item: Item, *, in_context: bool) -> ArchivedRecord:
-    text = text_of(item.said.blocks)
+def _record(item: Item, blocks: Sequence[Block], *, in_context: bool) -> ArchivedRecord:
+    text = text_of(blocks)
     return ArchivedRecord(item.said.uuid, speaker_of(item.said), text, item.said.timestamp, in_context)

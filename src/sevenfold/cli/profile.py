@@ -20,6 +20,7 @@ from msgspec import Struct, structs
 from sevenfold import __version__
 from sevenfold.archive import sessions as archived
 from sevenfold.archive.profile import cache, figures, files
+from sevenfold.archive.profile.advice import advice, advice_in_total
 from sevenfold.archive.profile.books import seconds
 from sevenfold.archive.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 from sevenfold.cli import text, transcripts
@@ -150,21 +151,20 @@ def main_sizes(session: SessionProfile) -> list[int]:
 def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
     """Marks where the context shrank and where the cache was lost; the most important come last.
 
-    Events are numbered by the calls of the whole session, but charts show only the main conversation.
+    Charts show only the main conversation, so its requests are counted, not all calls of the session.
     """
     last = len(main_sizes(session)) - 1
-
-    def place(call: int) -> int:
-        return min(last, sum(not point.lane for point in session.context_over_time[:call]))
-
     for one in session.cache_breaks:
-        if one.cause not in (cache.COMPACTION, cache.CLEARING):
+        if one.lane == 0 and one.cause not in (cache.COMPACTION, cache.CLEARING):
             cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
             words = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
-            yield ChartMark(LOST, place(one.call - 1), words)
+            yield ChartMark(LOST, min(last, one.request - 1), words)
     for kind, words, event in shrunk(session):
-        sizes = ("?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after))
-        yield ChartMark(kind, place(event.call), f"{words}: {' → '.join(sizes)} tokens")
+        if event.lane == 0:
+            sizes = (
+                "?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after)
+            )
+            yield ChartMark(kind, min(last, event.request), f"{words}: {' → '.join(sizes)} tokens")
 
 
 def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
@@ -192,7 +192,11 @@ def span(started: str | None, ended: str | None) -> str:
 
 
 def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
-    """Sentences about repeated reads, the accuracy of estimates, and problems in the files."""
+    """Sentences about what cost money without need, repeated reads, estimates, and problems in the files."""
+    if isinstance(of, SessionProfile):
+        yield from advice(of, money)
+    else:
+        yield from advice_in_total(of.cache_breaks, money)
     reads, growth = of.repeated_reads, of.growth
     if reads.reads:
         again = plural(reads.reads, "file was", "files were")

@@ -67,11 +67,11 @@ def shrinkings(session: SessionProfile) -> RenderableType | None:
     events = sorted(shrunk(session), key=lambda found: (found[2].call, order.index(found[0])))
     if not events:
         return None
-    table = plain_table(("after call", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
+    table = plain_table(("after request", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
     for kind, words, event in events[:MOST_EVENTS]:
         detail = "unrecorded" if kind == UNRECORDED else words
         sizes = (event.tokens_before, event.tokens_after)
-        table.add_row(count(event.call), detail, *("–" if one is None else count(one) for one in sizes))
+        table.add_row(count(event.request), detail, *("–" if one is None else count(one) for one in sizes))
     more = len(events) - MOST_EVENTS
     return Group(heading("Compactions and clearings", f"{more} more not shown" if more > 0 else ""), table)
 
@@ -150,9 +150,10 @@ def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
     of = {family[0].session_id: family for family in reversed(found)}
     for one in sessions:
         if one.agent_id is not None:
-            if one.session_id not in of:
-                found.append(of.setdefault(one.session_id, []))
-            of[one.session_id].append(one)
+            parent = one.parent or one.session_id
+            if parent not in of:
+                found.append(of.setdefault(parent, []))
+            of[parent].append(one)
     return found
 
 

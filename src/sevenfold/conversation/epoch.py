@@ -25,6 +25,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata, Sig
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
+from sevenfold.record.window import Window
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, excluded_tools, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 from sevenfold.request.watch import SECONDS
@@ -279,7 +280,9 @@ def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
     return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]
 
 
-def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool) -> Epoch:
+def epoch_record(
+    frame: Frame, lifetimes: Lifetimes, window: Window, reason: str, drops_thinking: bool
+) -> Epoch:
     """The record of an epoch with this frame."""
     return Epoch(
         reason=reason,
@@ -292,6 +295,8 @@ def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking
         betas=list(frame.betas),
         lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
         drops_thinking=drops_thinking,
+        window=window.context,
+        window_source=window.source,
     )
 
 

@@ -110,6 +110,10 @@ class Epoch(Own, frozen=True, tag="epoch"):
     """An exception at the end: reasoning from this record on is still sent."""
     boundary: str | None = None
     """The boundary of the compaction it was written together with, if any."""
+    window: int = 0
+    """The context window its requests were measured by; 0 if it is not known."""
+    window_source: str = ""
+    """Where the window is from: the model's profile, a setting, the provider."""
 
 
 class Option(Struct, frozen=True, omit_defaults=True):

@@ -55,6 +55,20 @@ class TranscriptFile(Struct, frozen=True):
     """In bytes."""
 
 
+class BranchName(Struct, frozen=True):
+    """Which branch a file holds."""
+
+    session: str
+    """The safe form of the session's id."""
+    name: str
+
+
+def branch_of(file: Path) -> BranchName | None:
+    """The branch that a file holds, by its folder; None if the file is not a branch's."""
+    is_branch = file.suffix == _TRANSCRIPT and file.parent.parent.name == _BRANCHES
+    return BranchName(file.parent.name, file.stem) if is_branch else None
+
+
 class SessionFiles(Struct, frozen=True):
     """The paths of one session's files; ``name`` is the safe form of its id."""
 

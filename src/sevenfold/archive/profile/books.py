@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import groupby
 from math import fsum
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -27,6 +27,7 @@ from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
 
 SHORT_LIFETIME = 300
+HOUR = 3600
 LEAST_FILLED = 0.6
 """The least share of its window that a client fills before it compacts automatically."""
 
@@ -125,6 +126,7 @@ class Books:
             clearings=len(self.clearings),
             uncached_cost_usd=money(uncached for _, uncached in map(_costs, self.settled)),
             ideal_cost_usd=None if spent["cost_usd"] is None else ideal,
+            hour_lifetime_extra_usd=fsum(map(_hour_extra, self.settled)),
             tokens_by_category=self.tally.by_category(),
             carried_by_category=self.tally.carried(),
             peak_context_tokens=max((point.tokens for point in self.points), default=0),
@@ -133,10 +135,10 @@ class Books:
             usage_by_day=[
                 DayUsage(day=day, model=model, **_spent(calls)) for (day, model), calls in days.items()
             ],
-            cache_breaks=self.breaks,
-            compaction_events=self.compactions,
-            clearing_events=self.clearings,
-            unrecorded_events=self.unrecorded,
+            cache_breaks=_renumbered(self.breaks, main),
+            compaction_events=_renumbered(self.compactions, main),
+            clearing_events=_renumbered(self.clearings, main),
+            unrecorded_events=_renumbered(self.unrecorded, main),
             largest_items=self.tally.largest(),
             repeated_reads=self.tally.repeats(),
             growth=self.tally.growth(),
@@ -190,6 +192,24 @@ def _costs(call: CallReport) -> tuple[float, float] | tuple[None, None]:
     return (None, None) if paid is None or uncached is None else (paid, uncached)
 
 
+def _hour_extra(call: CallReport) -> float:
+    """What a call would have cost more if its five-minute cache writes had been written for an hour."""
+    price = call.profile.price(call.prompt)
+    lifetimes = call.profile.cache.lifetimes
+    if price is None or HOUR not in lifetimes:
+        return 0.0
+    short = call.used.cache_creation_input_tokens - call.used.cache_creation_1h
+    return max(0, short) * (price.write(HOUR) - price.write(SHORT_LIFETIME)) / 1_000_000
+
+
+E = TypeVar("E", figures.CacheBreak, Shrinking)
+
+
+def _renumbered(events: Sequence[E], main: int) -> list[E]:
+    """The events, with lane 0 for the main conversation, whichever its number was."""
+    return [structs.replace(event, lane=0) if event.lane == main else event for event in events]
+
+
 class Lane:
     """One conversation of a session."""
 
@@ -231,8 +251,8 @@ class Lane:
         if report.usage is None:
             return
         self.context.called(prompt, report.profile.tokenizer)
-        if found := self._cache.check(report, books.calls):
-            books.breaks.append(found)
+        if lost := self._cache.check(report, books.calls):
+            books.breaks.append(structs.replace(lost, request=self.calls, lane=self.number))
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
 
@@ -249,13 +269,13 @@ class Lane:
         self._settle()
         self._compactions += 1
         self._cache.happened(caching.COMPACTION)
-        event = Shrinking(self._books.calls, trigger, before or self._prompt)
+        event = self._shrinking(trigger, before or self._prompt)
         self._pending.append((self._books.compactions, event))
 
     def cleared(self, trigger: str, results: int) -> None:
         """Record a clearing: old results were removed from the context."""
         self._cache.happened(caching.CLEARING)
-        event = Shrinking(self._books.calls, trigger, self._prompt, None, results)
+        event = self._shrinking(trigger, self._prompt, results=results)
         self._pending.append((self._books.clearings, event))
 
     def happened(self, event: str) -> None:
@@ -285,10 +305,22 @@ class Lane:
         before, recorded = self._prompt or 0, bool(self._pending)
         self._count_shrinkings(prompt)
         if not recorded and not self._rewound and self._model == model and is_fall(before, prompt):
-            event = Shrinking(self._books.calls - 1, "unrecorded", before, prompt)
+            event = Shrinking(
+                self._books.calls - 1,
+                "unrecorded",
+                before,
+                prompt,
+                request=self.calls - 1,
+                lane=self.number,
+            )
             self._books.unrecorded.append(event)
         self._rewound = False
         self._prompt, self._model = prompt, model
+
+    def _shrinking(self, trigger: str, before: int | None, results: int = 0) -> Shrinking:
+        return Shrinking(
+            self._books.calls, trigger, before, None, results, request=self.calls, lane=self.number
+        )
 
     def _count_shrinkings(self, prompt: int | None) -> None:
         for events, event in self._pending:

@@ -119,6 +119,8 @@ class WindowHistory:
         self._tally = tally
         self._estimator = Estimator.of("unknown")
         self._held: dict[Hashable, HeldPiece] = {}
+        self._held_tokens = 0.0
+        """The tokens of all held pieces: a running sum, as adding them up at each call would be quadratic."""
         self._parked: dict[Hashable, HeldPiece] = {}
         """Pieces that left and may return."""
         self._fresh: list[HeldPiece] = []
@@ -139,7 +141,7 @@ class WindowHistory:
             held = HeldPiece(piece, self._calls)
             self._fresh.append(held)
         held.since, held.here = self._calls, True
-        self._held[key] = held
+        self._hold(key, held)
 
     def note_read(self, key: Hashable, block: Block, call: CallLabel | None) -> None:
         """Record a file read whose result entered the context under ``key``, and count it if it repeats an earlier one.
@@ -174,6 +176,8 @@ class WindowHistory:
         kept = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
         self._book_all()
         self._held = kept
+        # Summed anew, so that rounding errors do not add up over a long session.
+        self._held_tokens = sum(held.tokens for held in kept.values())
         self.show(live)
         self._linear = False
 
@@ -184,8 +188,8 @@ class WindowHistory:
             self._estimator = Estimator.of(tokenizer)
         fresh = self._weigh()
         if SYSTEM not in self._held:
-            rest = max(0.0, prompt - self._size())
-            self._held[SYSTEM] = HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, rest)
+            rest = max(0.0, prompt - self._held_tokens)
+            self._hold(SYSTEM, HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, rest))
         self._balance(prompt, fresh, same_model)
         self._linear = counted
         self._calls += counted
@@ -204,11 +208,13 @@ class WindowHistory:
             key for key, held in self._held.items() if held.piece.category != UNLOGGED and key != SYSTEM
         }
 
-    def _size(self) -> float:
-        return sum(held.tokens for held in self._held.values())
+    def _hold(self, key: Hashable, held: HeldPiece) -> None:
+        self._held[key] = held
+        self._held_tokens += held.tokens
 
     def _leave(self, key: Hashable) -> HeldPiece:
         held = self._held.pop(key)
+        self._held_tokens -= held.tokens
         held.calls += self._calls - held.since
         held.here = False
         return held
@@ -225,21 +231,24 @@ class WindowHistory:
         fresh, self._fresh = self._fresh, []
         for held in fresh:
             held.tokens = max(0.0, self._estimator.tokens(held.piece.weight))
-        return [held for held in fresh if held.here]
+        here = [held for held in fresh if held.here]
+        self._held_tokens += sum(held.tokens for held in here)
+        return here
 
     def _balance(self, prompt: int, fresh: list[HeldPiece], same_model: bool) -> None:
         """Adjust the new pieces and book the rest, so that all pieces add up to the prompt."""
         expected = sum(held.tokens for held in fresh)
-        growth = prompt - self._size() + expected
+        growth = prompt - self._held_tokens + expected
         if same_model and growth > 0 and expected > 0:
             self._learn(round(growth), fresh)
             ratio = min(MOST_RATIO, max(LEAST_RATIO, growth / expected))
             for held in fresh:
                 held.tokens *= ratio
+            self._held_tokens += expected * ratio - expected
             expected *= ratio
         if abs(rest := growth - expected) > 0.01:
             unlogged = ContextPiece(UNLOGGED, NOTHING)
-            self._held[UNLOGGED, self._calls] = HeldPiece(unlogged, self._calls, rest)
+            self._hold((UNLOGGED, self._calls), HeldPiece(unlogged, self._calls, rest))
 
     def _learn(self, growth: int, fresh: list[HeldPiece]) -> None:
         if self._linear and self._tally.step(growth, fresh):

@@ -43,6 +43,10 @@ class CacheBreak(Struct, frozen=True):
     """Seconds since the previous request of the same conversation."""
     cost_usd: float | None = None
     """The extra cost compared with reading the same tokens from the cache."""
+    request: int = 0
+    """The number of the request within its conversation, counted from 1."""
+    lane: int = 0
+    """The conversation: 0 for the main one."""
 
 
 class Shrinking(Struct, frozen=True):
@@ -56,6 +60,10 @@ class Shrinking(Struct, frozen=True):
     """The size of the next prompt, as reported; None if no call followed."""
     results: int = 0
     """How many tool results were cleared."""
+    request: int = 0
+    """The number of requests of the same conversation before it."""
+    lane: int = 0
+    """The conversation: 0 for the main one."""
 
 
 class LargeItem(Struct, frozen=True):
@@ -146,6 +154,8 @@ class ProfileSums(Struct, frozen=True, kw_only=True):
     largest_items: list[LargeItem] = []
     repeated_reads: Repeats = Repeats()
     growth: Growth = Growth()
+    hour_lifetime_extra_usd: float = 0.0
+    """What the same cache writes would have cost more with a lifetime of one hour, where it was five minutes."""
     partial_outputs: int = 0
     """Calls whose output was recorded before it was complete, so their cost is too low."""
     damaged_lines: int = 0
@@ -166,6 +176,8 @@ class SessionProfile(ProfileSums, frozen=True, kw_only=True):
     """The folder it worked in."""
     agent_id: str | None = None
     """The sub-agent, if the file contains only its records."""
+    parent: str | None = None
+    """The id of the session that started it, if the file contains only a sub-agent's records."""
     format: str
     started: str | None = None
     ended: str | None = None
@@ -297,6 +309,8 @@ def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
             sums[field.name] = sum(values)
         elif field.type == float | None:
             sums[field.name] = money(values)
+        elif field.type is float:
+            sums[field.name] = fsum(values)
         elif field.type == dict[str, int]:
             sums[field.name] = counts(values)
         elif field.type in (UsageSums, Repeats):

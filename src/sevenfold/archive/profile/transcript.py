@@ -23,13 +23,14 @@ from sevenfold.archive.readers import codex
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Billed, Relayed, Rewound, Undone
+from sevenfold.record.decisions import Billed, Epoch, Relayed, Rewound, Undone
 from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.record.weight import measure
+from sevenfold.stores.home import branch_of
 from sevenfold.stores.jsonl.log import Line
 
 _T = TypeVar("_T")
@@ -107,6 +108,8 @@ class TranscriptReader:
         elif not self._first_words and isinstance(entry, Said):
             self._first_words = users_words(entry)
         self.books.window = head.context_window or self.books.window
+        if isinstance(entry, Decision) and isinstance(entry.made, Epoch) and entry.made.window:
+            self.books.window = entry.made.window
         self._count(entry, head)
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
             self._bill(entry.made)
@@ -127,10 +130,18 @@ class TranscriptReader:
             if conversation:
                 conversation.finish()
         ids, agents = self.session_ids, self.agent_ids
+        session = file.stem if file.stem in ids or not ids else ids[0]
+        agent = next(iter(agents)) if len(agents) == 1 else ""
+        parent = session if agent else ""
+        if branch := branch_of(file):
+            # A branch of ours is named by its folder: its records have the id of the branch.
+            session = parent = branch.session
+            agent = agent or branch.name
         return self.books.close(
             file=str(file),
-            session_id=file.stem if file.stem in ids or not ids else ids[0],
-            agent_id=(next(iter(agents)) if len(agents) == 1 else "") or None,
+            session_id=session,
+            agent_id=agent or None,
+            parent=parent or None,
             format=self.format,
             title=labels.one_line(title_of(self._labels) or self._first_words),
             project=self.project,

@@ -76,25 +76,26 @@ def unsupported(record: Mapping[str, Any]) -> str:
 
 def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the records of a rollout as lines; a damaged line gives a damaged record."""
-    lines = list(lines)
-    converter = _Converter(_typed(lines))
-    for number, line in enumerate(lines):
-        if not line or line.strip():
-            yield from converter.take(number, line)
-    yield from converter.flush()
+    converter = RolloutConverter()
+    for line in lines:
+        yield from converter.take(line)
+    yield from converter.finish()
 
 
-def _typed(lines: Iterable[bytes]) -> set[str]:
-    """The texts the user typed, from the events; they distinguish messages from context sent along with them."""
-    found = (_decoded(line) for line in lines if b'"user_message"' in line)
-    return {_text(line["payload"].get("message")).strip() for line in found if line}
+class RolloutConverter:
+    """Converts a rollout line by line, as far as it has been written.
 
+    The records of an answer are held back until its usage is known. A message that may be context which the program
+    sent along is held back, with all that follows, until it is known whether the user typed it: the event that says so
+    comes behind the message, and before the model answers.
+    """
 
-class _Converter:
-    """Converts line by line; holds back the records of an answer until its usage is known."""
-
-    def __init__(self, typed: set[str]) -> None:
-        self._typed = typed
+    def __init__(self) -> None:
+        self._typed: set[str] = set()
+        """The texts the user typed, from the events so far."""
+        self._undecided: list[tuple[dict[str, Any], str]] = []
+        """Records held back, each with the text that the user may have typed; the first has one."""
+        self._number = -1
         self._shared: dict[str, Any] = {"isSidechain": False}
         self._session = ""
         self._model = ""
@@ -105,15 +106,46 @@ class _Converter:
         self._at = ""
         self._line = self._made = 0
 
-    def take(self, number: int, raw: bytes) -> Iterator[bytes]:
+    def take(self, raw: bytes) -> Iterator[bytes]:
         """Convert the next line; yields the records that it completes."""
+        self._number += 1
+        if raw and not raw.strip():
+            return
         line = _decoded(raw)
         if line is None:
             yield _DAMAGED
             return
-        self._line, self._made, self._at = number, 0, _text(line.get("timestamp"))
+        self._line, self._made, self._at = self._number, 0, _text(line.get("timestamp"))
         payload = line["payload"]
-        match line["type"]:
+        for record in self._records_of(line["type"], payload):
+            if self._undecided:
+                self._undecided.append((record, ""))
+            else:
+                yield _encoded(record)
+        if self._decides(line["type"]):
+            yield from self._release()
+
+    def finish(self) -> Iterator[bytes]:
+        """Release the records held back, after the last line."""
+        yield from self._release()
+        yield from map(_encoded, self._flush())
+
+    def _decides(self, kind: str) -> bool:
+        """Whether it is known, after this line, which of the messages before it the user typed."""
+        if kind == "response_item":
+            return bool(self._answer)
+        return kind == "compacted"
+
+    def _release(self) -> Iterator[bytes]:
+        held, self._undecided = self._undecided, []
+        for record, text in held:
+            # Rollouts of early versions have no such events: there, nothing is known about any message.
+            if text and self._typed and text not in self._typed:
+                record["isMeta"] = True
+            yield _encoded(record)
+
+    def _records_of(self, kind: str, payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        match kind:
             case "session_meta":
                 self._begin(payload)
             case "turn_context":
@@ -124,13 +156,15 @@ class _Converter:
                 yield from self._compact(payload)
             case "event_msg" if payload.get("type") == "token_count":
                 yield from self._report(payload.get("info"))
-            case name if name not in KNOWN_TYPES:
-                yield _encoded({"type": name})
+            case "event_msg" if payload.get("type") == "user_message":
+                self._typed.add(_text(payload.get("message")).strip())
+            case _ if kind not in KNOWN_TYPES:
+                yield {"type": kind}
 
-    def flush(self) -> Iterator[bytes]:
-        """Release the records held back."""
+    def _flush(self) -> list[dict[str, Any]]:
+        """The records of an answer that were held back."""
         held, self._answer = self._answer, []
-        return map(_encoded, held)
+        return held
 
     def _begin(self, about: dict[str, Any]) -> None:
         self._session = _text(about.get("id"))
@@ -148,7 +182,7 @@ class _Converter:
 
     # -- items -------------------------------------------------------------------------------
 
-    def _item(self, item: dict[str, Any]) -> Iterator[bytes]:
+    def _item(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
         kind, role = item.get("type"), item.get("role")
         if kind in ("function_call_output", "custom_tool_call_output"):
             yield from self._said("user", [_result(item)])
@@ -162,16 +196,18 @@ class _Converter:
         message = {"role": "assistant", "model": self._model, "content": content, "stop_reason": "end_turn"}
         self._answer.append(self._record("assistant", message={**message, **fields}))
 
-    def _said(self, role: str, content: list[Json]) -> Iterator[bytes]:
-        yield from self.flush()
+    def _said(self, role: str, content: list[Json]) -> Iterator[dict[str, Any]]:
+        yield from self._flush()
         words = _words(content)
-        sent_along = self._typed and words.strip() not in self._typed and _TAG.match(words)
-        meta = {"isMeta": True} if role == "user" and sent_along else {}
-        yield _encoded(self._record("user", message={"role": role, "content": content}, **meta))
+        record = self._record("user", message={"role": role, "content": content})
+        if role == "user" and _TAG.match(words) and words.strip() not in self._typed:
+            self._undecided.append((record, words.strip()))
+        else:
+            yield record
 
     # -- calls -------------------------------------------------------------------------------
 
-    def _report(self, reported: Any) -> Iterator[bytes]:
+    def _report(self, reported: Any) -> Iterator[dict[str, Any]]:
         """Handle a report of the running total; if it changed, there was a call."""
         try:
             info = msgspec.convert(reported, _Info)
@@ -193,18 +229,18 @@ class _Converter:
         for record in self._answer:
             record["message"] |= {"id": f"{self._session}:{self._total.total_tokens}", "usage": usage}
             record["contextWindow"] = info.model_context_window
-        yield from self.flush()
+        yield from self._flush()
 
     # -- compactions -------------------------------------------------------------------------
 
-    def _compact(self, payload: dict[str, Any]) -> Iterator[bytes]:
-        yield from self.flush()
+    def _compact(self, payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._flush()
         listed = payload.get("replacement_history")
         history = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         behind, self._parent = self._parent, None
         about = {"trigger": "auto", "preTokens": self._occupied}
         linked = {"logicalParentUuid": behind, "compactMetadata": about}
-        yield _encoded(self._record("system", subtype="compact_boundary", **linked))
+        yield self._record("system", subtype="compact_boundary", **linked)
         kept, summary = [], []
         for item in history or [payload]:
             parts = _parts(item.get("content"))
@@ -216,10 +252,10 @@ class _Converter:
             elif is_summary(words):
                 summary += parts
         fields = {"message": {"role": "user", "content": summary}, "isCompactSummary": True}
-        yield _encoded(self._record("user", **fields))
+        yield self._record("user", **fields)
         for said in kept:
             message = {"role": "user", "content": said}
-            yield _encoded(self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message))
+            yield self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message)
 
 
 def _answered(item: dict[str, Any], name: str) -> list[Json]:

@@ -6,11 +6,26 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from sevenfold.record.decisions import Segment
 
 Json = Mapping[str, Any]
 DAMAGED = b"damaged\n"
 """A line that counts as damaged in the shared format."""
+
+
+class StoredConversation(Struct, frozen=True):
+    """A conversation in a tool's database."""
+
+    name: str
+    title: str
+    folder: str
+    """The folder it worked in."""
+    modified: float
+    """When it was last written to, in seconds since 1970."""
+    parent: str = ""
+    """The conversation that started it, if it is a sub-agent's."""
 
 
 class LinkedRecords:
@@ -59,8 +74,8 @@ def text_block(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def decode_line(raw: bytes) -> Json | None:
-    """The JSON object on a line; None if there is none."""
+def decode_line(raw: bytes | str) -> Json | None:
+    """The JSON object in a line or text; None if there is none."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):

@@ -172,18 +172,24 @@ class Stage:
 
 @contextmanager
 def scratch_folder(*, keep: bool) -> Iterator[Path]:
-    """Create a new folder, and remove it on exit unless ``keep`` is set."""
+    """Create a new folder, and remove it on exit unless ``keep`` is set; one that is kept has a name of its own."""
     parent = Path(tempfile.gettempdir()).resolve()
-    folder = parent / NAME
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        folder = Path(tempfile.mkdtemp(prefix=f"{NAME}-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=f"{NAME}-", dir=parent)) if keep else _usual_folder(parent)
     try:
         yield folder
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _usual_folder(parent: Path) -> Path:
+    """The folder of a run that is not kept: always the same, so that runs have the same paths, if it is free."""
+    folder = parent / NAME
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        folder = Path(tempfile.mkdtemp(prefix=f"{NAME}-", dir=parent))
+    return folder
 
 
 def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutcome:

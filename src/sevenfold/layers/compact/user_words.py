@@ -13,8 +13,8 @@ here looks at what they say. Only beyond the budget is anything chosen, in the o
 8. questions and very short messages, the newest first.
 
 So a model that obeys a hostile page can promote old small talk, but not above a rule that stands in the block by its
-wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short, and whole
-if there is room once all of them are in. A message of more than a quarter of the budget is cut to its lasting
+wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short, and
+whole if there is room once all of them are in. A message of more than a quarter of the budget is cut to its lasting
 statements, its beginning and its end. A model can add to the first ranks and never remove: nothing but words of the
 user, and only by taking room, ever makes another message of the user give way.
 

@@ -360,7 +360,7 @@ def _compaction(
         boundary=boundary,
         anchor=anchor,
         attachments=planned.attachments,
-        epoch=epoch_record(frame, c.next_lifetimes(), "compact", drops),
+        epoch=epoch_record(frame, c.next_lifetimes(), c.window, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
         carry=Carry(
