@@ -51,6 +51,7 @@ COMMANDS = {
     "scan": "look for secrets in stored sessions",
     "purge": "remove a session, or mask one leaked secret everywhere",
     "gc": "remove stored tool results that are no longer needed",
+    "gateway": "pass a program's requests on unchanged, and record what they cost and what broke the cache",
     "simulate": "serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
 }
 FAILED = 2

@@ -30,6 +30,7 @@ from sevenfold.record.decisions import (
     MicrocompactMetadata,
     OwnDecision,
     Pin,
+    Segment,
     Signed,
 )
 from sevenfold.record.entries import Decision, Said, Stored, name_of
@@ -46,6 +47,14 @@ class Attachment(Struct, frozen=True):
     kind: str
     blocks: tuple[Block, ...]
     facts: dict[str, object] = {}
+    role: str = "user"
+
+
+class Leading(Struct, frozen=True):
+    """What another program shows first after it compacted its conversation."""
+
+    blocks: tuple[Block, ...]
+    summary: bool = False
     role: str = "user"
 
 
@@ -235,6 +244,36 @@ class Transcript:
         written += [lines.labelled(self.place, kind, text, at.uuid) for kind, text in known_by.items()]
         commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
         self._write_all([*written, lines.decided(carried), lines.decided(commit)])
+        return boundary
+
+    def compacted_elsewhere(
+        self, about: CompactMetadata, leading: Sequence[Leading], kept: tuple[str, str] | None = None
+    ) -> str:
+        """Record that another program compacted its conversation; returns the boundary's id.
+
+        ``leading`` is what the program shows first from then on, its summary among it; ``kept`` are the first and the
+        last record of what follows that unchanged.
+        """
+        boundary, ids = self._ids.new(), [self._ids.new() for _ in leading]
+        if kept is not None:
+            segment = Segment(
+                head_uuid=kept[0], anchor_uuid=ids[-1] if ids else boundary, tail_uuid=kept[1]
+            )
+            about = replace(about, preserved_segment=segment)
+        now = self._now()
+        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, now), about, own=False)]
+        parent = boundary
+        for record, uuid in zip(leading, ids, strict=True):
+            at = Stamp(self.place, uuid, parent, now)
+            attachment = "system_message" if record.role == "system" else ""
+            written.append(
+                lines.said_by_user(
+                    at, record.blocks, role=record.role, summary=record.summary, attachment=attachment
+                )
+            )
+            parent = uuid
+        for line in written:
+            self._write(line)
         return boundary
 
     def pinned(self) -> set[str]:

@@ -182,6 +182,36 @@ class Billed(Own, frozen=True, tag="billed"):
     """The query source, if the request is not on record."""
 
 
+class Relayed(Own, frozen=True, tag="relayed"):
+    """A request that another program sent through our gateway, written before its answer."""
+
+    api: str
+    """messages, chat or responses"""
+    model: str
+    purpose: str = "turn"
+    """turn, compaction or side: whether it continues the conversation, summarises it or is about something else."""
+    status: int = 0
+    """The status of the answer; 0 if there was none."""
+    answer: str = ""
+    """The id of the answer."""
+    error: str = ""
+    """What the provider said instead of an answer, or how the answer ended early."""
+    size: int = 0
+    """Bytes of the body, as the program sent it."""
+    sha256: str = ""
+    changes: list[str] = []
+    """What precedes or is among the messages that differs from the request before: model, system, tools, settings,
+    messages. Each of them costs the cache from there on."""
+    changed_message: int | None = None
+    """The first message that differs from the one in its place in the request before."""
+    milliseconds: int | None = None
+    """From the end of the request to the first byte of the answer."""
+    principal: str = ""
+    """A keyed hash of the credential; nobody can tell the credential from it, and only its owner goes on here."""
+    client: str = ""
+    """The program, if its requests show it."""
+
+
 class Lasting(Struct, frozen=True, omit_defaults=True):
     """A part of a user message that a model named as lasting, by its place in the message's text."""
 
@@ -444,7 +474,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
     to: str | None
 
 
-_Requests = Epoch | Amended | Request | Billed
+_Requests = Epoch | Amended | Request | Billed | Relayed
 _Compactions = Carry | Commit | Signed
 _Changes = Offloaded | ShownResult | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
 _Marks = Forked | NotesMark | Remembered | Remarked | LayerNote | AgentStart | AgentEnd

@@ -245,11 +245,13 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
     return Written(line, said)
 
 
-def compacted(at: Stamp, about: CompactMetadata) -> Written:
-    """The boundary of our own compaction, after the newest record; it counts once its commit is written."""
-    system = _System("compact_boundary", BOUNDARY_TEXT, compact_metadata=about, sevenfold=1)
+def compacted(at: Stamp, about: CompactMetadata, *, own: bool = True) -> Written:
+    """The boundary of a compaction, after the newest record; one of our ``own`` counts once its commit is written."""
+    system = _System(
+        "compact_boundary", BOUNDARY_TEXT, compact_metadata=about, sevenfold=1 if own else UNSET
+    )
     head = _head(at, None, b'"system"') + b',"logicalParentUuid":' + _encode(at.parent)
-    made = Boundary(at.uuid, at.parent, about, at.timestamp, True, at.place.sidechain)
+    made = Boundary(at.uuid, at.parent, about, at.timestamp, own, at.place.sidechain)
     return Written(b"%b,%b\n" % (head, _encode(system)[1:]), made)
 
 

@@ -22,6 +22,7 @@ from sevenfold.record.decisions import (
     Epoch,
     Forked,
     OwnDecision,
+    Relayed,
     Request,
     Rewound,
     Segment,
@@ -336,7 +337,7 @@ class View:
             case Commit(together=names) if names:
                 self._batch.announce(names)
                 return
-            case Request() | Billed() | Commit() | AgentStart() | AgentEnd():
+            case Request() | Billed() | Relayed() | Commit() | AgentStart() | AgentEnd():
                 return
             case Carry():
                 self.carry = made

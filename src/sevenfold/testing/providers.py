@@ -33,9 +33,9 @@ from sevenfold.errors import ModelError, RequestRefused
 from sevenfold.ports import Call, Client, Piece
 from sevenfold.profiles import find
 from sevenfold.providers import registry
-from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.provider import Provider
 from sevenfold.record.blocks import text_of
+from sevenfold.wire.error_report import ErrorAnswer, MalformedAnswer
 
 WORDS = ("first question", "first answer", "second question", "second answer", "third question")
 """The texts of a conversation; each occurs once."""

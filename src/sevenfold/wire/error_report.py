@@ -45,6 +45,10 @@ class MalformedAnswer(Exception):
     """The answer does not have the form that the API promises; the text says how."""
 
 
+class MalformedRequest(Exception):
+    """A client's request does not have the form that the API asks for; the text says how."""
+
+
 _WISHES = {"true": True, "false": False}
 _LIMIT = re.compile(r"(?:anthropic|x)-ratelimit-(?:remaining-[a-z-]+|[a-z-]+-remaining)")
 _DURATION_PART = re.compile(r"([0-9.]+)(ms|[dhms])")

@@ -283,6 +283,10 @@ class Lane:
         self._rewound = True
         self._cache.happened(event)
 
+    def changed(self, cause: str) -> None:
+        """Record that a request differs from the one before it, as a gateway saw it; ``cause`` says in what."""
+        self._cache.happened(cause)
+
     def close(self) -> None:
         """Count everything still pending."""
         self._settle()

@@ -24,6 +24,8 @@ REWIND = "rewind"
 MODEL = "model_changed"
 EXPIRED = "expired"
 UNEXPLAINED = "unexplained"
+RELAYED = ("model_changed", "tools_changed", "system_changed", "settings_changed", "messages_changed")
+"""What a gateway saw change between two requests, in the order in which the cache depends on it."""
 DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_changed"})
 """Reasons from the server that explain a miss; other reasons only say that it does not know."""
 
@@ -113,7 +115,9 @@ class CacheFollower:
                 return event
         if report.model != before.model:
             return MODEL
-        return report.reason if report.reason in DIAGNOSED else UNEXPLAINED
+        if report.reason in DIAGNOSED:
+            return report.reason
+        return next((event for event in RELAYED if event in self._events), UNEXPLAINED)
 
 
 def is_fall(before: int, now: int) -> bool:

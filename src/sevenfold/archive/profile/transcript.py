@@ -23,7 +23,7 @@ from sevenfold.archive.readers import codex
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Billed, Epoch, Rewound, Undone
+from sevenfold.record.decisions import Billed, Epoch, Relayed, Rewound, Undone
 from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
@@ -215,6 +215,9 @@ class _Conversation:
         if isinstance(entry, Boundary):
             self._note_repairs()
         self._view.add(entry)
+        if isinstance(entry, Decision) and isinstance(entry.made, Relayed):
+            for change in entry.made.changes:
+                self._lane.changed(f"{change}_changed")
         if isinstance(entry, Clearing) and entry.uuid not in self._shrunk:
             self._shrunk.add(entry.uuid)
             self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))

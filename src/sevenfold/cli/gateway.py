@@ -1,0 +1,146 @@
+"""`sevenfold gateway`: passes a program's requests on unchanged, and records what they cost and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sevenfold.cli.text import not_installed, number, one_line, write
+from sevenfold.clock import RandomIds, SystemClock
+from sevenfold.conversation.gate import Gate
+from sevenfold.errors import UserError
+from sevenfold.record.known_secrets import secret_values
+from sevenfold.stores.home import Project, user_home
+from sevenfold.stores.jsonl.log import Sync
+from sevenfold.stores.jsonl.store import JsonlStore
+from sevenfold.stores.settings_files import FileSource
+
+if TYPE_CHECKING:
+    from sevenfold.doors.gateway.server import Gateway
+
+PROJECT = "gateway"
+"""The project of sessions whose working directory is not known."""
+LOOPBACK = "127.0.0.1,localhost,::1"
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    port = number(int, 1, "a whole number from 1 to 65535", high=65_536)
+    command.add_argument("--port", type=port)
+    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--upstream", metavar="URL")
+    command.add_argument("--mode", choices=("watch",), default="watch")
+    command.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns the exit code."""
+    try:
+        # The server needs packages of an extra.
+        import h11  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise not_installed("gateway", "the gateway", error) from error
+    command = list(options.command_line)
+    if command[:1] == ["--"]:
+        del command[0]
+    started = SystemClock.now()
+    folder = Path.cwd()
+    project = user_home().project(folder) if command else Project(user_home().root / "projects" / PROJECT)
+    gateway, finish = _gateway(options, project, folder if command else None)
+    with gateway:
+        code = _run(command, gateway.url) if command else _serve(gateway)
+    finish(started)
+    return code
+
+
+def _gateway(
+    options: argparse.Namespace, project: Project, folder: Path | None
+) -> tuple[Gateway, Callable[[float], None]]:
+    """The gateway, and what prints the report when it has stopped."""
+    from sevenfold.doors.follower.follower import ConversationFollower
+    from sevenfold.doors.gateway.recorder import Recorder
+    from sevenfold.doors.gateway.report import five_lines
+    from sevenfold.doors.gateway.server import Gateway, secret_of
+    from sevenfold.doors.gateway.upstreams import Upstreams
+
+    home = user_home()
+    upstreams = Upstreams.chosen(options.upstream, os.environ)
+    settings = FileSource(folder)
+    store = JsonlStore(project.folder, sync=Sync(settings.current().fsync), user_memory=home.memory)
+    known = secret_values(os.environ)
+    follower = ConversationFollower(
+        store,
+        str(folder or ""),
+        secret_of(home.root / "gateway.key"),
+        clock=SystemClock(),
+        ids=RandomIds(),
+        gate=lambda: Gate.of(settings.current(), known=known),
+    )
+    recorder = Recorder(follower, lambda sentence: _say(f"sevenfold gateway: {sentence}"))
+    gateway = Gateway(recorder, upstreams, host=options.host, port=options.port or 0)
+
+    def finish(since: float) -> None:
+        written = [store.files(name).transcript for name in follower.sessions]
+        for line in five_lines(written, recorder.statistics, since):
+            _say(line)
+
+    return gateway, finish
+
+
+def _run(command: Sequence[str], url: str) -> int:
+    """Run a program whose requests go through the gateway; returns its exit code."""
+    # Ctrl-C is for the program, which shares our terminal; we end when it does.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        program = subprocess.Popen(command, env=environment(os.environ, url), preexec_fn=_take_interrupts)
+        return program.wait()
+    except OSError as error:
+        raise UserError(f"{one_line(command[0], 80)}: cannot be started: {error.strerror}") from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _take_interrupts() -> None:
+    """Let the program handle Ctrl-C as it does without us."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def environment(env: Mapping[str, str], url: str) -> dict[str, str]:
+    """The environment of a program whose requests go to the gateway at this address."""
+    named = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"}
+    past_proxies = {
+        name: ",".join(filter(None, [env.get(name, ""), LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
+    }
+    return {**env, **named, **past_proxies}
+
+
+def _serve(gateway: Gateway) -> int:
+    """Serve until interrupted."""
+    write(
+        "Requests are passed on unchanged and recorded. Start a program with\n"
+        f"  ANTHROPIC_BASE_URL={gateway.url}\n"
+        f"  OPENAI_BASE_URL={gateway.url}/v1\n"
+        "Ctrl-C stops the gateway.\n"
+    )
+    sys.stdout.flush()
+    # A service manager ends it with this signal; what has passed is recorded then, too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        gateway.wait()
+    except KeyboardInterrupt:
+        write("\n")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def _say(sentence: str) -> None:
+    """Print a line on the error stream: standard output is the program's."""
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()

@@ -1,0 +1,240 @@
+"""The conversations of all programs whose requests pass by, each recorded as a session.
+
+A request is taken in when it was sent, its answer when it has ended. Nothing here changes a byte of either. Which
+conversation a request continues is decided by the name that the program gives it or, without one, by the longest
+beginning that it shares with a conversation of the same credential and model.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+from msgspec import Struct
+
+from sevenfold.conversation.gate import Gate
+from sevenfold.doors.follower.alignment import Alignment
+from sevenfold.doors.follower.identity import CallIdentity, identify
+from sevenfold.doors.follower.recording import (
+    Preceding,
+    RecordedConversation,
+    RequestChanges,
+    RequestComparison,
+)
+from sevenfold.errors import TranscriptLocked
+from sevenfold.ports import Clock, Ids, Store
+from sevenfold.record.decisions import Relayed
+from sevenfold.record.log import Answer
+from sevenfold.wire.client_request import Api, ClientRequest, read_request
+
+MOST_OPEN = 64
+"""How many conversations are kept open at the same time; the one that was silent for longest is closed first."""
+SIDE_SESSION = "side-requests"
+"""How the name of the session begins that has the requests of no conversation."""
+BETAS = "anthropic-beta"
+
+
+class ClientCall(Struct, frozen=True):
+    """A request to a model, as a program sent it."""
+
+    api: Api
+    path: str
+    headers: Mapping[str, str]
+    """With names in lower case."""
+    body: bytes
+
+
+class CallEnd(Struct, frozen=True):
+    """How a request ended."""
+
+    status: int = 0
+    """0 if no answer came."""
+    answer: Answer | None = None
+    """The answer, or the usable part of one that broke off."""
+    error: str = ""
+    milliseconds: int | None = None
+    """From the end of the request to the first byte of the answer."""
+
+
+class FollowedCall(Struct, frozen=True):
+    """A request that was taken in and awaits its answer."""
+
+    conversation: RecordedConversation
+    identity: CallIdentity
+    request: ClientRequest
+    alignment: Alignment | None
+    """None if the request is not part of the conversation."""
+    changes: RequestChanges
+    size: int
+    sha256: str
+
+
+class ConversationFollower:
+    """Records what programs send to models, and what they get."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        secret: bytes,
+        *,
+        clock: Clock,
+        ids: Ids,
+        gate: Callable[[], Gate | None] = lambda: None,
+    ) -> None:
+        """``secret`` is the key under which credentials are hashed; ``gate`` gives what masks secrets now."""
+        self._store = store
+        self._folder = folder
+        self._secret = secret
+        self._clock = clock
+        self._ids = ids
+        self._gate = gate
+        self._open: OrderedDict[str, RecordedConversation] = OrderedDict()
+        """The open conversations by the names of their sessions, the one used last at the end."""
+        self.sessions: dict[str, int] = {}
+        """The sessions that were written to, with how many answers each got."""
+
+    def sent(self, call: ClientCall) -> FollowedCall:
+        """Record what is new in a request; raises `MalformedRequest` if it cannot be read."""
+        request = read_request(call.body, call.api)
+        identity = identify(call.path, call.headers, request, self._secret)
+        digest = sha256(call.body).hexdigest()
+        if identity.purpose != "turn":
+            conversation = self._beside(identity, request)
+            return FollowedCall(
+                conversation, identity, request, None, RequestChanges(), len(call.body), digest
+            )
+        conversation, comparison = self._conversation(identity, request)
+        betas = filter(None, map(str.strip, call.headers.get(BETAS, "").split(",")))
+        changes = conversation.took(comparison, Preceding.of(request, betas))
+        return FollowedCall(
+            conversation, identity, request, comparison.alignment, changes, len(call.body), digest
+        )
+
+    def ended(self, call: FollowedCall, end: CallEnd) -> None:
+        """Record the answer to a request, or that there was none."""
+        conversation, identity, answer = call.conversation, call.identity, end.answer
+        conversation.relay(
+            Relayed(
+                api=call.request.api,
+                model=call.request.model,
+                purpose=identity.purpose,
+                status=end.status,
+                answer=answer.id if answer else "",
+                error=end.error,
+                size=call.size,
+                sha256=call.sha256,
+                changes=call.changes.names,
+                changed_message=call.changes.message,
+                milliseconds=end.milliseconds,
+                principal=identity.principal,
+                client=identity.client,
+            )
+        )
+        if answer is None:
+            return
+        self.sessions[conversation.name] = self.sessions.get(conversation.name, 0) + 1
+        if call.alignment is not None:
+            conversation.answer(answer)
+            return
+        conversation.aside(answer, identity.purpose)
+        if identity.purpose == "compaction":
+            conversation.summarised(answer)
+
+    def close(self) -> None:
+        """Close all sessions."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    # -- which conversation ------------------------------------------------------------------------
+
+    def _conversation(
+        self, identity: CallIdentity, request: ClientRequest
+    ) -> tuple[RecordedConversation, RequestComparison]:
+        """The conversation that a request continues, or a new one."""
+        best: tuple[RecordedConversation, RequestComparison] | None = None
+        for conversation in self._candidates(identity, request):
+            comparison = conversation.compare(request, named=bool(identity.session))
+            if not self._may_continue(conversation, identity, comparison.alignment):
+                continue
+            if best is None or comparison.alignment.matched > best[1].alignment.matched:
+                best = conversation, comparison
+        if best is None:
+            fresh = self._opened(self._unused_name(identity))
+            best = fresh, fresh.compare(request, named=True)
+        self._open.move_to_end(best[0].name)
+        return best
+
+    def _candidates(self, identity: CallIdentity, request: ClientRequest) -> Sequence[RecordedConversation]:
+        if not identity.session:
+            mine = (one for one in self._open.values() if one.principal == identity.principal)
+            return [
+                one for one in mine if one.preceding is not None and one.preceding.model == request.model
+            ]
+        named: list[RecordedConversation] = []
+        for name in self._names(identity):
+            log_exists = name in self._open or name in self._recorded()
+            if log_exists:
+                named.append(self._opened(name))
+        return named
+
+    def _may_continue(
+        self, conversation: RecordedConversation, identity: CallIdentity, alignment: Alignment
+    ) -> bool:
+        """Whether this request may go on in a conversation.
+
+        Someone else's credential may only if the request has everything that is on record: then it gains nothing by
+        it. Programs renew their credentials in the middle of a conversation.
+        """
+        if alignment.happened == "other":
+            return False
+        if not conversation.principal or conversation.principal == identity.principal:
+            return True
+        return alignment.happened == "grew" and alignment.matched >= len(conversation.known())
+
+    def _beside(self, identity: CallIdentity, request: ClientRequest) -> RecordedConversation:
+        """The session that a request is billed to that is no part of a conversation."""
+        for conversation in self._candidates(identity, request):
+            if conversation.principal == identity.principal:
+                return conversation
+        whose = f"-{identity.principal[:8]}" if identity.principal else ""
+        return self._opened(f"{SIDE_SESSION}{whose}")
+
+    def _names(self, identity: CallIdentity) -> list[str]:
+        """The names of the sessions in which a named conversation may be recorded, as far as there are any."""
+        base = _base_name(identity)
+        others = (name for name in (*self._open, *self._recorded()) if name.startswith(f"{base}~"))
+        return [base, *dict.fromkeys(others)]
+
+    def _unused_name(self, identity: CallIdentity) -> str:
+        if not identity.session:
+            return self._ids.new()
+        base = _base_name(identity)
+        taken = set(self._names(identity)) if base in self._open or base in self._recorded() else set()
+        return base if base not in taken else f"{base}~{self._ids.new()[:8]}"
+
+    def _recorded(self) -> set[str]:
+        return {info.name for info in self._store.sessions()}
+
+    def _opened(self, name: str) -> RecordedConversation:
+        conversation = self._open.get(name)
+        if conversation is not None:
+            return conversation
+        while len(self._open) >= MOST_OPEN:
+            self._open.popitem(last=False)[1].close()
+        try:
+            log = self._store.open(name)
+        except TranscriptLocked:
+            # Another gateway records this conversation too: neither may write into the other's file.
+            name = f"{name}~{self._ids.new()[:8]}"
+            log = self._store.open(name)
+        conversation = RecordedConversation(
+            log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
+        )
+        self._open[name] = conversation
+        return conversation
+
+
+def _base_name(identity: CallIdentity) -> str:
+    return f"{identity.session}-agent-{identity.agent}" if identity.agent else identity.session

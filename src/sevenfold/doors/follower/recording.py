@@ -1,0 +1,333 @@
+"""One conversation of another program, written as a session that every command reads.
+
+The records have the shape of other programs' transcripts: nothing in them counts as said by the user until tags and
+flags have been judged, and a compaction in them is the program's own. What precedes the messages is recorded as an
+epoch, each request as a small record of its own with what changed since the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import groupby
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+import sevenfold
+from sevenfold.conversation.gate import Gate
+from sevenfold.conversation.transcript import Leading, Transcript
+from sevenfold.doors.follower.alignment import (
+    Alignment,
+    BlockFingerprint,
+    KnownBlock,
+    SentBlock,
+    align,
+    fingerprint,
+)
+from sevenfold.ports import Clock, Ids, Log
+from sevenfold.record import calls
+from sevenfold.record.authorship import is_summary
+from sevenfold.record.blocks import Block, text_of, words_of
+from sevenfold.record.decisions import (
+    Billed,
+    CompactMetadata,
+    Epoch,
+    MicrocompactMetadata,
+    Relayed,
+    Rewound,
+)
+from sevenfold.record.layout import Item
+from sevenfold.record.log import Answer, Place
+from sevenfold.record.usage import Usage
+from sevenfold.wire.client_request import ClientRequest, read_message
+
+VOLATILE = b"x-anthropic-billing-header"
+"""How a block of Claude Code's system prompt begins that changes and that the provider does not count."""
+LEAST_SUMMARY = 40
+"""Characters below which an answer to a request for a summary is not looked for in what is sent next."""
+_IDS_OF_ANSWERS = "-again"
+
+
+class Preceding(Struct, frozen=True):
+    """What a request has in front of its messages."""
+
+    model: str
+    system: tuple[bytes, ...]
+    tools: tuple[bytes, ...]
+    settings: dict[str, Raw]
+    betas: tuple[str, ...] = ()
+
+    def changes(self, before: Preceding) -> list[str]:
+        """What differs from another request, in the order in which a provider's cache depends on it."""
+        compared = (
+            ("model", self.model, before.model),
+            ("tools", self.tools, before.tools),
+            ("system", _counted(self.system), _counted(before.system)),
+            ("settings", _thinking(self.settings), _thinking(before.settings)),
+        )
+        return [name for name, now, then in compared if now != then]
+
+    @classmethod
+    def of(cls, request: ClientRequest, betas: Iterable[str] = ()) -> Preceding:
+        """What precedes the messages of this request."""
+        system = tuple(block.raw for block in request.system())
+        return cls(request.model, system, tuple(request.tools()), request.settings(), tuple(betas))
+
+
+class RequestChanges(Struct, frozen=True):
+    """What differs between a request and the one before it in the same conversation."""
+
+    in_front: tuple[str, ...] = ()
+    """What precedes the messages: model, tools, system, settings."""
+    message: int | None = None
+    """The first message that differs."""
+
+    @property
+    def names(self) -> list[str]:
+        """Everything that differs, by name."""
+        return [*self.in_front, *(["messages"] if self.message is not None else [])]
+
+
+class ReadMessage(Struct, frozen=True):
+    """A message that was read: a hash of its content, and its blocks with what identifies them."""
+
+    content: bytes
+    parts: tuple[tuple[str, Block, BlockFingerprint | None], ...]
+
+
+class RequestComparison(Struct, frozen=True):
+    """A request, compared with what is recorded."""
+
+    alignment: Alignment
+    hashes: list[bytes]
+    messages: dict[bytes, ReadMessage]
+
+
+class RecordedConversation:
+    """A conversation that is being recorded."""
+
+    def __init__(
+        self, log: Log, name: str, folder: str, *, clock: Clock, ids: Ids, gate: Gate | None = None
+    ) -> None:
+        place = Place(name, folder, f"gateway-{sevenfold.__version__}")
+        self.name = name
+        self.transcript = Transcript(log, place, clock=clock, ids=ids)
+        self.transcript.gate = gate
+        self.principal = ""
+        """Whose it is: the keyed hash of the credential that its first request came with."""
+        self.preceding: Preceding | None = None
+        self._summary = ""
+        """The newest answer to a request for a summary, until it has been seen in a request."""
+        self._hashes: list[bytes] = []
+        """A hash of the content of each message of the newest request."""
+        self._read: dict[bytes, ReadMessage] = {}
+        """The messages of the newest request, by a hash of the bytes in which they came."""
+        self._known: dict[str, tuple[KnownBlock, ...]] = {}
+        """The blocks of the records in view."""
+        self._recall_principal(log)
+
+    # -- comparing ---------------------------------------------------------------------------------
+
+    def compare(self, request: ClientRequest, *, named: bool) -> RequestComparison:
+        """How a request relates to what is recorded; messages that came like this before are not read again."""
+        messages: dict[bytes, ReadMessage] = {}
+        hashes: list[bytes] = []
+        sent: list[SentBlock] = []
+        for number, raw in enumerate(request.raw_messages()):
+            name = blake2b(raw, digest_size=16).digest()
+            message = self._read.get(name) or self._read_message(raw, request)
+            messages[name] = message
+            hashes.append(message.content)
+            for role, block, compared in message.parts:
+                sent.append(SentBlock(compared, number, role, block))
+        summarised = any(map(self._is_summary, sent))
+        alignment = align(self.known(), sent, named=named, summarised=summarised)
+        return RequestComparison(alignment, hashes, messages)
+
+    def _read_message(self, raw: bytes, request: ClientRequest) -> ReadMessage:
+        message = read_message(raw, request.api)
+        content = blake2b(message.role.encode(), digest_size=16)
+        for block in message.blocks:
+            content.update(block.raw)
+        said: Sequence[Block] = message.blocks
+        gate = self.transcript.gate
+        if gate is not None and message.role != "assistant":
+            # What is on record is masked, so what is compared with it must be.
+            said = gate.blocks(said)
+        parts = tuple((message.role, block, fingerprint(block)) for block in said)
+        return ReadMessage(content.digest(), parts)
+
+    def known(self) -> list[KnownBlock]:
+        """The blocks of the records in view, in the order in which they are sent."""
+        seen: dict[str, tuple[KnownBlock, ...]] = {}
+        known: list[KnownBlock] = []
+        for item in self.transcript.view.items:
+            uuid = item.said.uuid
+            parts = self._known.get(uuid)
+            if parts is None:
+                parts = tuple(_known_blocks(item))
+            seen[uuid] = parts
+            known += parts
+        self._known = seen
+        return known
+
+    def _is_summary(self, sent: SentBlock) -> bool:
+        """Whether a block is a summary of what was said before it."""
+        if sent.role == "assistant" or sent.block.kind != "text":
+            return False
+        words = words_of(sent.block)
+        return is_summary(words) or (len(self._summary) >= LEAST_SUMMARY and self._summary in words)
+
+    # -- recording ---------------------------------------------------------------------------------
+
+    def took(self, comparison: RequestComparison, preceding: Preceding) -> RequestChanges:
+        """Record what is new in a request; returns what changed since the request before."""
+        transcript, alignment = self.transcript, comparison.alignment
+        changes = self._changes(comparison, preceding)
+        with transcript.atomic():
+            if self.preceding is None or changes.in_front:
+                transcript.decide(_epoch(preceding, changes))
+            if alignment.happened == "compacted":
+                self._compact(alignment)
+            elif alignment.happened == "went_back":
+                transcript.decide(Rewound(to=alignment.back_to))
+            if alignment.cleared:
+                self._clear(alignment.cleared)
+            for role, said in _messages(alignment.new):
+                self._say(role, said)
+        self.preceding = preceding
+        self._read = comparison.messages
+        self._hashes = comparison.hashes
+        return changes
+
+    def relay(self, made: Relayed) -> None:
+        """Record a request; before its answer, if there is one."""
+        self.principal = self.principal or made.principal
+        self.transcript.decide(made)
+
+    def answer(self, answer: Answer) -> None:
+        """Record the answer to the newest request."""
+        if not answer.blocks:
+            return
+        known = (item.said.message_id for item in self.transcript.view.items)
+        if answer.id and answer.id in known:
+            # A server that counts its answers began anew: what has the same id would count as the same answer.
+            answer = replace(answer, id=f"{answer.id}{_IDS_OF_ANSWERS}-{self.transcript.new_id()[:8]}")
+        self.transcript.model(self.transcript.distinct(answer))
+
+    def aside(self, answer: Answer, source: str) -> None:
+        """Record what an answer cost that is not part of the conversation."""
+        billed = Billed(request=answer.id, model=answer.model, usage=answer.usage, source=source)
+        self.transcript.decide(billed)
+
+    def summarised(self, answer: Answer) -> None:
+        """Note the answer to a request for a summary: it may stand for the conversation in the next request."""
+        self._summary = text_of(answer.blocks).strip()
+
+    def close(self) -> None:
+        """Close the log."""
+        self.transcript.close()
+
+    def _changes(self, comparison: RequestComparison, preceding: Preceding) -> RequestChanges:
+        """What of a request differs from the one before it, so that the provider's cache ends there."""
+        if self.preceding is None:
+            return RequestChanges()
+        in_front = tuple(preceding.changes(self.preceding))
+        pairs = zip(self._hashes, comparison.hashes, strict=False)
+        differing = (number for number, (before, now) in enumerate(pairs) if before != now)
+        return RequestChanges(in_front, next(differing, None))
+
+    def _compact(self, alignment: Alignment) -> None:
+        leading: list[Leading] = []
+        for role, said in _messages(alignment.leading):
+            for is_summary_, run in groupby(said, key=self._is_summary):
+                shown = tuple(part.block for part in run)
+                leading.append(Leading(shown, is_summary_, "system" if role == "system" else "user"))
+        usage = self._newest_usage()
+        about = CompactMetadata(trigger="auto", pre_tokens=usage.prompt if usage else None)
+        self.transcript.compacted_elsewhere(about, leading, alignment.kept)
+        self._summary = ""
+
+    def _newest_usage(self) -> Usage | None:
+        answers = (item.said for item in reversed(self.transcript.view.items))
+        return next((said.usage for said in answers if said.usage is not None), None)
+
+    def _clear(self, cleared: Sequence[str]) -> None:
+        view = self.transcript.view
+        shown = [call for call in cleared if not _is_cleared(view.items, call)]
+        if shown:
+            self.transcript.clear(MicrocompactMetadata(trigger="auto", compacted_tool_ids=shown))
+
+    def _say(self, role: str, said: Sequence[SentBlock]) -> None:
+        transcript = self.transcript
+        shown = [part.block for part in said]
+        if role == "assistant":
+            # It was said before the recording began, or elsewhere.
+            model = self.preceding.model if self.preceding else ""
+            transcript.model(
+                transcript.distinct(Answer(f"elsewhere-{transcript.new_id()}", model, tuple(shown)))
+            )
+        elif role == "system":
+            transcript.attach("system_message", {}, shown, role="system")
+        else:
+            waiting = transcript.view.pending_calls
+            results = [block for block in shown if block.kind == "tool_result"]
+            fitting, others = calls.matched(results, waiting)
+            rest = [block for block in shown if block.kind != "tool_result"]
+            transcript.user([*fitting.values(), *others, *rest])
+
+    def _recall_principal(self, log: Log) -> None:
+        """Find out whose a conversation is that was recorded before."""
+        made = next((made for _, made in log.decisions(Relayed) if made.principal), None)
+        self.principal = made.principal if made else ""
+        epoch = self.transcript.view.epoch
+        if epoch is not None:
+            system, tools = tuple(map(bytes, epoch.system)), tuple(map(bytes, epoch.tools))
+            self.preceding = Preceding(epoch.model, system, tools, epoch.settings, tuple(epoch.betas))
+
+
+def _counted(system: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The blocks of a system prompt that the provider counts."""
+    return tuple(block for block in system if VOLATILE not in block[:80])
+
+
+def _thinking(settings: dict[str, Raw]) -> tuple[bytes, ...]:
+    """The settings that the provider's cache depends on."""
+    return tuple(bytes(settings.get(name, b"")) for name in ("thinking", "tool_choice", "reasoning"))
+
+
+def _epoch(preceding: Preceding, changes: RequestChanges) -> Epoch:
+    return Epoch(
+        reason=" and ".join(changes.in_front) or "gateway",
+        model=preceding.model,
+        system=list(map(Raw, preceding.system)),
+        tools=list(map(Raw, preceding.tools)),
+        settings=preceding.settings,
+        betas=list(preceding.betas),
+    )
+
+
+def _known_blocks(item: Item) -> Iterator[KnownBlock]:
+    said = item.said
+    for block in said.blocks:
+        compared: BlockFingerprint | None = fingerprint(block)
+        if compared is not None:
+            result_of = block.id if block.kind == "tool_result" else ""
+            yield KnownBlock(compared, said.role, said.uuid, result_of)
+
+
+def _messages(sent: Sequence[SentBlock]) -> Iterator[tuple[str, list[SentBlock]]]:
+    """The blocks by message; neighbouring messages of the model, and items of one answer, are one."""
+    for (role, _), run in groupby(
+        sent, key=lambda part: (part.role, part.role == "assistant" or part.message)
+    ):
+        yield role, list(run)
+
+
+def _is_cleared(items: Iterable[Item], call: str) -> bool:
+    """Whether a result is shown shortened already."""
+    for item in items:
+        if call in item.said.answers:
+            return not any(block in item.said.blocks for block in item.shown if block.id == call)
+    return True

@@ -1,0 +1,425 @@
+"""Reads a copy of what passed and has it recorded, in a thread of its own.
+
+The server only appends to a queue. Whatever goes wrong here (a full disk, an answer in an unknown form, a thread that
+cannot keep up) is said once for each conversation or connection, and bytes go on flowing. What is not read yet is
+bounded: a connection that would exceed the bound is no longer recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, Protocol
+
+import h11
+import msgspec
+from msgspec import Struct
+
+from sevenfold.doors.follower.follower import CallEnd, ClientCall, ConversationFollower, FollowedCall
+from sevenfold.doors.follower.identity import api_of
+from sevenfold.record.log import Answer
+from sevenfold.wire.chat_answer import ChatReader
+from sevenfold.wire.client_request import Api
+from sevenfold.wire.error_report import ErrorAnswer, MalformedAnswer, report_of
+from sevenfold.wire.messages_answer import MessagesReader
+from sevenfold.wire.reader import EventLines, Reader
+from sevenfold.wire.responses_answer import ResponsesReader, summary_reader
+
+MOST_WAITING = 256_000_000
+"""Bytes that may wait to be read."""
+MOST_ANSWER = 128_000_000
+"""Bytes of an answer that are read, after decompression."""
+MOST_HEAD = 1_000_000
+Say = Callable[[str], None]
+
+
+class Decoder(Protocol):
+    """Undoes the encoding of an answer's body, piece by piece."""
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """The decoded content of the next piece."""
+
+
+class CallStatistics(Struct):
+    """What passed, in numbers."""
+
+    requests: int = 0
+    """Requests to models."""
+    failed: int = 0
+    """Requests to models that got an error or no answer."""
+    unrecorded: int = 0
+    """Requests to models that could not be recorded."""
+
+
+class Recorder:
+    """Records what passes on all connections."""
+
+    def __init__(self, follower: ConversationFollower, say: Say) -> None:
+        """``say`` gets a sentence about each failure, from the recorder's thread."""
+        self.follower = follower
+        self.statistics = CallStatistics()
+        self._say = say
+        self._said: set[str] = set()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="gateway recorder", daemon=True)
+        self._thread.start()
+
+    def passage(self) -> RecordedPassage:
+        """What a new connection reports to."""
+        return RecordedPassage(self)
+
+    def submit(self, size: int, work: Callable[[], None]) -> bool:
+        """Have ``size`` bytes read by ``work`` in the thread; False if too much waits already."""
+        with self._lock:
+            if self._waiting and self._waiting + size > MOST_WAITING:
+                return False
+            self._waiting += size
+
+        def counted() -> None:
+            try:
+                work()
+            finally:
+                with self._lock:
+                    self._waiting -= size
+
+        self._queue.put(counted)
+        return True
+
+    def failed(self, what: str, error: object = "") -> None:
+        """Say once that something is not recorded, and why."""
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
+        if what not in self._said:
+            self._said.add(what)
+            self._say(f"{what} is not recorded: {reason}" if reason else f"{what} is not recorded")
+
+    def close(self) -> None:
+        """Record everything that waits, then close the sessions."""
+        self._queue.put(None)
+        self._thread.join()
+        try:
+            self.follower.close()
+        except Exception as error:  # noqa: BLE001 (the program's answers have all been passed on)
+            self.failed("the end of a session", error)
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 (recording must never end because of one request)
+                self.failed("a request", error)
+
+
+class RecordedPassage:
+    """Reports what passes on one connection to the recorder; see `sevenfold.doors.gateway.relay.PassageWatcher`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._reading = ConnectionReading(recorder)
+        self._lost = False
+
+    def requested(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> None:
+        """A request was sent."""
+        at = perf_counter()
+        self._submit(
+            len(body or b""), lambda: self._reading.requested(Exchange(method, target, headers, body, at))
+        )
+
+    def received(self, chunk: bytes) -> None:
+        """Bytes of the answer came."""
+        at = perf_counter()
+        self._submit(len(chunk), lambda: self._reading.received(chunk, at))
+
+    def ended(self) -> None:
+        """The connection has ended."""
+        self._submit(0, self._reading.ended)
+
+    def _submit(self, size: int, work: Callable[[], None]) -> None:
+        if self._lost:
+            return
+        if not self._recorder.submit(size, work):
+            self._lost = True
+            self._recorder.failed("the rest of a connection", "more passes than can be recorded")
+
+
+class Exchange(Struct, frozen=True):
+    """A request as it was sent, and when it had been sent."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes | None
+    at: float
+
+
+class ConnectionReading:
+    """Reads the answers on one connection, each for its request."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._exchanges: deque[Exchange] = deque()
+        self._early: list[tuple[bytes, float]] = []
+        """Bytes that came before the request they answer had been sent."""
+        self._answer: AnswerReading | None = None
+        self._unreadable = False
+
+    def requested(self, exchange: Exchange) -> None:
+        """Take note of a request."""
+        self._exchanges.append(exchange)
+        early, self._early = self._early, []
+        for chunk, at in early:
+            self.received(chunk, at)
+
+    def received(self, chunk: bytes, at: float) -> None:
+        """Read the next bytes."""
+        while chunk and not self._unreadable:
+            if self._answer is None:
+                if not self._exchanges:
+                    self._early.append((chunk, at))
+                    return
+                self._answer = AnswerReading(self._exchanges.popleft(), self._recorder)
+            try:
+                rest = self._answer.take(chunk, at)
+            except h11.RemoteProtocolError as error:
+                self._unreadable = True
+                self._answer.broke_off(f"the answer is not HTTP: {error}")
+                self._answer = None
+                return
+            if rest is None:
+                return
+            chunk, self._answer = rest, None
+
+    def ended(self) -> None:
+        """Finish what is under way: the connection has ended."""
+        if self._answer is not None:
+            self._answer.connection_ended()
+        for exchange in self._exchanges:
+            AnswerReading(exchange, self._recorder).broke_off("no answer came")
+        self._exchanges.clear()
+        self._answer = None
+
+
+class AnswerReading:
+    """Reads one answer; a request to a model is taken in when the first byte of its answer comes."""
+
+    def __init__(self, exchange: Exchange, recorder: Recorder) -> None:
+        self._exchange = exchange
+        self._recorder = recorder
+        self._api = api_of(exchange.method, exchange.target)
+        self._call: FollowedCall | None = None
+        self._began = False
+        self._first: float | None = None
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
+        method = exchange.method if exchange.method in ("GET", "HEAD") else "POST"
+        length = [] if method != "POST" else [("content-length", "0")]
+        self._http.send(h11.Request(method=method, target="/", headers=[("host", "x"), *length]))
+        self._http.send(h11.EndOfMessage())
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._body: BodyReading | None = None
+
+    def take(self, chunk: bytes, at: float) -> bytes | None:
+        """Read the next bytes; returns what follows the answer, None while the answer goes on."""
+        if self._first is None:
+            self._first = at
+            self._begin()
+        self._http.receive_data(chunk)
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Response):
+                self._status = event.status_code
+                self._headers = {
+                    name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers
+                }
+                if self._call is not None and self._api is not None:
+                    asked = self._exchange.body or b""
+                    self._body = BodyReading(self._api, self._exchange.target, asked, self._headers)
+            elif isinstance(event, h11.Data):
+                if self._body is not None:
+                    self._body.take(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                self._end("")
+                return self._http.trailing_data[0]
+            elif event is h11.NEED_DATA or event is h11.PAUSED:
+                return None
+            elif isinstance(event, h11.ConnectionClosed):
+                self._end("")
+                return b""
+
+    def connection_ended(self) -> None:
+        """The connection has ended: with it the answer, or in the middle of it."""
+        try:
+            self._http.receive_data(b"")
+            event = self._http.next_event()
+        except h11.RemoteProtocolError:
+            event = None
+        self._end("" if isinstance(event, h11.EndOfMessage) else "the connection broke off")
+
+    def broke_off(self, error: str) -> None:
+        """Finish an answer that cannot be read any further."""
+        self._begin()
+        self._end(error)
+
+    def _begin(self) -> None:
+        """Take in the request, if it is one to a model."""
+        exchange, statistics = self._exchange, self._recorder.statistics
+        if self._began or self._api is None:
+            return
+        self._began = True
+        statistics.requests += 1
+        if exchange.body is None:
+            return
+        call = ClientCall(self._api, exchange.target, exchange.headers, exchange.body)
+        try:
+            self._call = self._recorder.follower.sent(call)
+        except Exception as error:  # noqa: BLE001 (whatever it is, only this request is not recorded)
+            statistics.unrecorded += 1
+            self._recorder.failed("a request", error)
+
+    def _end(self, error: str) -> None:
+        if self._api is None:
+            return
+        answer, problem = self._body.ended(self._status) if self._body is not None else (None, "")
+        error = problem or error
+        if answer is None or error:
+            self._recorder.statistics.failed += 1
+        if self._call is None:
+            return
+        waited = None if self._first is None else round((self._first - self._exchange.at) * 1000)
+        end = CallEnd(self._status, answer, error, waited)
+        try:
+            self._recorder.follower.ended(self._call, end)
+        except Exception as failure:  # noqa: BLE001 (whatever it is, only this answer is not recorded)
+            self._recorder.statistics.unrecorded += 1
+            self._recorder.failed(f"an answer in the session {self._call.conversation.name}", failure)
+
+
+class BodyReading:
+    """Reads the body of an answer of a model."""
+
+    def __init__(self, api: Api, target: str, asked: bytes, headers: dict[str, str]) -> None:
+        self._reader = _reader(api, target, asked)
+        self._lines = EventLines() if "event-stream" in headers.get("content-type", "") else None
+        self._request_id = headers.get("request-id") or headers.get("x-request-id")
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._problem = ""
+        self._decoders: list[Decoder] = []
+        for encoding in reversed(headers.get("content-encoding", "").split(",")):
+            if (name := encoding.strip().lower()) and name != "identity":
+                self._add_decoder(name)
+
+    def take(self, data: bytes) -> None:
+        """Read the next bytes."""
+        if self._problem:
+            return
+        try:
+            for decoder in self._decoders:
+                data = decoder.decompress(data)
+            self._size += len(data)
+            if self._size > MOST_ANSWER:
+                raise MalformedAnswer(f"it has more than {MOST_ANSWER:,} bytes")
+            if self._lines is None:
+                self._pieces.append(data)
+                return
+            for event in self._lines.feed(data):
+                self._reader.event(event)
+        except ErrorAnswer as error:
+            self._problem = f"{error.report.kind}: {error.report.message}".strip(": ")
+        except Exception as error:  # noqa: BLE001 (decoders raise errors of their own)
+            self._problem = f"the answer cannot be read: {error}"
+
+    def ended(self, status: int) -> tuple[Answer | None, str]:
+        """The answer or its usable part, and what is wrong with it."""
+        if status >= 400:
+            return None, self._problem or _error_in(b"".join(self._pieces), status)
+        try:
+            if self._lines is None and not self._problem:
+                self._reader.body(b"".join(self._pieces))
+            if self._reader.whole and not self._problem:
+                return self._reader.reply(self._request_id).answer, ""
+            return self._reader.partial(self._request_id), self._problem or "the answer broke off"
+        except ErrorAnswer as error:
+            return None, f"{error.report.kind}: {error.report.message}".strip(": ")
+        except MalformedAnswer as error:
+            return None, f"the answer cannot be read: {error}"
+
+    def _add_decoder(self, name: str) -> None:
+        try:
+            self._decoders.append(_decoder(name))
+        except (ImportError, KeyError):
+            self._problem = f"the answer is encoded as {name}, which cannot be read here"
+
+
+class _Inflated:
+    """Undoes gzip and deflate."""
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+        self._inflate = zlib.decompressobj(bits)
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """The decoded content; gzip may consist of several members."""
+        parts = [self._inflate.decompress(data)]
+        while self._inflate.eof and self._inflate.unused_data:
+            rest = self._inflate.unused_data
+            self._inflate = zlib.decompressobj(self._bits)
+            parts.append(self._inflate.decompress(rest))
+        return b"".join(parts)
+
+
+class _Brotli:
+    """Undoes brotli."""
+
+    def __init__(self) -> None:
+        import brotli
+
+        self._decompressor = brotli.Decompressor()
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """The decoded content."""
+        content: bytes = self._decompressor.process(data)
+        return content
+
+
+def _decoder(name: str) -> Decoder:
+    """What undoes an encoding; raises `KeyError` for an unknown one, `ImportError` if its library is missing."""
+    if name == "zstd":
+        decompressor: Decoder = _zstd().ZstdDecompressor()
+        return decompressor
+    if name == "br":
+        return _Brotli()
+    return _Inflated({"gzip": 31, "x-gzip": 31, "deflate": 15}[name])
+
+
+def _zstd() -> Any:
+    """The module of the standard library, or its backport for Python before 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def _reader(api: Api, target: str, asked: bytes) -> Reader:
+    if api == "messages":
+        return MessagesReader()
+    if target.partition("?")[0].rstrip("/").endswith("/compact"):
+        return summary_reader(asked)
+    return ChatReader(asked) if api == "chat" else ResponsesReader(asked)
+
+
+def _error_in(body: bytes, status: int) -> str:
+    """What a provider said in the body of an error."""
+    try:
+        told: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = body.decode(errors="replace")
+    report = report_of(told, status)
+    return f"{report.kind}: {report.message}".strip(": ")

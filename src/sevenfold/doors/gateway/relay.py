@@ -1,0 +1,359 @@
+"""One connection of a program: its requests out, the bytes of the answers back.
+
+A request is parsed, so that no two servers can disagree about where it ends, and its head is written anew with another
+``Host``; its body keeps its bytes. The answer is not parsed at all on its way: every byte goes to the program as it
+comes. Each connection of a program has its own connection to the provider, and they end in the same way. So whatever a
+provider sends, slow, cut, compressed or broken, arrives as if nothing were in between.
+
+The last piece of a body is held back until the whole body was looked at: a request that is refused has then never been
+complete for the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Protocol
+
+import h11
+from msgspec import Struct
+
+from sevenfold.doors.follower.identity import SESSION, api_of
+from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, names_another_server
+from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
+
+PIECE = 65_536
+MOST_HEAD = 262_144
+"""Bytes that the head of a request may have."""
+MOST_JSON = 64_000_000
+"""Bytes that a body may have that is looked at; no provider takes one of this size."""
+LINGER_SECONDS = 2.0
+"""How long a program may go on sending after the provider has ended the connection."""
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_RESET = struct.pack("ii", 1, 0)
+"""The option with which closing a socket resets the connection."""
+_UNREADABLE = GatewayRefusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
+_TOO_LARGE = GatewayRefusal(413, "Content Too Large", f"a body may have at most {MOST_JSON:,} bytes")
+
+
+class RequestHead(Struct, frozen=True):
+    """The head of a request, as it was read."""
+
+    method: str
+    target: str
+    version: bytes
+    fields: tuple[tuple[bytes, bytes], ...]
+    """The headers in their order, with names as the program spells them."""
+    headers: dict[str, str]
+    """The headers with names in lower case."""
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    @property
+    def length(self) -> int:
+        """The length of a body that does not come in chunks."""
+        return int(self.headers.get("content-length") or 0)
+
+    def raw(self, target: str, authority: str) -> bytes:
+        """The head as it is passed on."""
+        lines = [b"%b %b HTTP/%b" % (self.method.encode(), target.encode("latin-1"), self.version)]
+        for name, value in self.fields:
+            lowered = name.lower()
+            if lowered == SESSION.encode():
+                continue
+            lines.append(b"%b: %b" % (name, authority.encode() if lowered == b"host" else value))
+        return b"\r\n".join((*lines, b"", b""))
+
+
+class PassageWatcher(Protocol):
+    """Gets a copy of what passes on one connection; its methods return at once and never fail."""
+
+    def requested(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> None:
+        """A request was sent; ``body`` is None if it was not kept."""
+
+    def received(self, chunk: bytes) -> None:
+        """Bytes of the answer came."""
+
+    def ended(self) -> None:
+        """The connection has ended."""
+
+
+class _Refused(Exception):
+    def __init__(self, refusal: GatewayRefusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class Relay:
+    """Serves one connection of a program."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        guard: Guard,
+        upstreams: Upstreams,
+        passage: PassageWatcher,
+        secure: ssl.SSLContext | None = None,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._guard = guard
+        self._upstreams = upstreams
+        self._passage = passage
+        self._secure = secure
+        self._rest = b""
+        """Bytes that were read behind the end of a head or of a body in chunks."""
+        self._upstream: Upstream | None = None
+        self._out: asyncio.StreamWriter | None = None
+        self._answers: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Pass on requests and answers until either side ends the connection."""
+        try:
+            while (head := await self._head()) is not None:
+                await self._pass_on(head)
+            await self._requests_ended()
+        except _Refused as refused:
+            await self._refuse(refused.refusal)
+        except (OSError, asyncio.IncompleteReadError, EOFError):
+            pass  # either side has gone
+        finally:
+            await self._close()
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def _head(self) -> RequestHead | None:
+        """The head of the next request; None if the program sends no more."""
+        raw = self._rest.lstrip(b"\r\n")
+        while (end := _HEAD_END.search(raw)) is None:
+            if len(raw) > MOST_HEAD:
+                raise _Refused(
+                    GatewayRefusal(
+                        431, "Request Header Fields Too Large", "the head of the request is too large"
+                    )
+                )
+            piece = await self._reader.read(PIECE)
+            if not piece:
+                return None
+            raw = (raw + piece).lstrip(b"\r\n")
+        self._rest = raw[end.end() :]
+        return read_head(raw[: end.end()])
+
+    async def _pass_on(self, head: RequestHead) -> None:
+        """Pass on one request."""
+        admitted = self._guard.admitted(head.method, head.target, head.headers)
+        if isinstance(admitted, GatewayRefusal):
+            raise _Refused(admitted)
+        upstream, target = self._upstreams.route(admitted, head.headers)
+        looked_at = api_of(head.method, admitted) is not None or "json" in head.headers.get(
+            "content-type", ""
+        )
+        if looked_at and head.length > MOST_JSON:
+            raise _Refused(_TOO_LARGE)
+        out = await self._connected(upstream)
+        raw = head.raw(target, upstream.authority)
+        if head.chunked or head.length:
+            body = await self._pass_body(head, raw, out, looked_at=looked_at)
+        else:
+            body = b""
+            out.write(raw)
+        self._passage.requested(head.method, admitted, head.headers, body)
+        await out.drain()
+
+    async def _pass_body(
+        self, head: RequestHead, raw: bytes, out: asyncio.StreamWriter, *, looked_at: bool
+    ) -> bytes | None:
+        """Pass on a head and its body; returns the body if it is looked at."""
+        if "expect" in head.headers:
+            # The program waits for the provider's permission to send the body.
+            out.write(raw)
+            raw = b""
+        kept: list[bytes] = []
+        size = 0
+        pieces = self._chunks(head) if head.chunked else self._counted(head.length)
+        held = raw
+        async for content, framed in pieces:
+            out.write(held)
+            held = framed
+            if looked_at:
+                kept.append(content)
+                size += len(content)
+                if size > MOST_JSON:
+                    raise _Refused(_TOO_LARGE)
+            await out.drain()
+        body = b"".join(kept) if looked_at else None
+        if body and (field := names_another_server(body)):
+            raise _Refused(
+                GatewayRefusal(403, "Forbidden", f"the field {field} names another server; leave it out")
+            )
+        out.write(held)
+        return body
+
+    async def _counted(self, length: int) -> AsyncIterator[tuple[bytes, bytes]]:
+        """The pieces of a body of known length."""
+        left = length
+        if self._rest:
+            piece, self._rest = self._rest[:left], self._rest[left:]
+            left -= len(piece)
+            yield piece, piece
+        while left:
+            piece = await self._reader.read(min(PIECE, left))
+            if not piece:
+                raise EOFError
+            left -= len(piece)
+            yield piece, piece
+
+    async def _chunks(self, head: RequestHead) -> AsyncIterator[tuple[bytes, bytes]]:
+        """The chunks of a body, each also with its frame; the last one is empty."""
+        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        parser.receive_data(
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + self._rest
+        )
+        self._rest = b""
+        try:
+            while True:
+                event = parser.next_event()
+                if event is h11.NEED_DATA:
+                    piece = await self._reader.read(PIECE)
+                    if not piece:
+                        raise EOFError
+                    parser.receive_data(piece)
+                elif isinstance(event, h11.Data):
+                    content = bytes(event.data)
+                    yield content, b"%x\r\n%b\r\n" % (len(content), content)
+                elif isinstance(event, h11.EndOfMessage):
+                    trailers = b"".join(b"%b: %b\r\n" % field for field in event.headers.raw_items())
+                    self._rest = parser.trailing_data[0]
+                    yield b"", b"0\r\n%b\r\n" % trailers
+                    return
+        except h11.RemoteProtocolError:
+            raise _Refused(_UNREADABLE) from None
+
+    async def _connected(self, upstream: Upstream) -> asyncio.StreamWriter:
+        """The connection to the provider; a new one if the request goes to another provider than the one before."""
+        if self._out is not None and upstream == self._upstream:
+            return self._out
+        await self._disconnect()
+        try:
+            reader, out = await asyncio.open_connection(
+                upstream.host,
+                upstream.port,
+                ssl=self._secure if upstream.secure else None,
+                server_hostname=upstream.host if upstream.secure else None,
+                limit=4 * PIECE,
+            )
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise _Refused(
+                GatewayRefusal(502, "Bad Gateway", f"no connection to {upstream}: {why}")
+            ) from None
+        self._upstream, self._out = upstream, out
+        self._answers = asyncio.create_task(self._pass_back(reader))
+        return out
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    async def _pass_back(self, reader: asyncio.StreamReader) -> None:
+        """Pass back every byte that the provider sends, then end the connection as the provider did."""
+        writer, passage = self._writer, self._passage
+        try:
+            while chunk := await reader.read(PIECE):
+                writer.write(chunk)
+                passage.received(chunk)
+                await writer.drain()
+        except OSError:
+            # An answer whose end is the end of the connection would otherwise look complete.
+            _reset(writer)
+            return
+        if not writer.is_closing() and writer.can_write_eof():
+            with suppress(OSError):
+                writer.write_eof()
+        await asyncio.sleep(LINGER_SECONDS)
+        writer.close()
+
+    async def _refuse(self, refusal: GatewayRefusal) -> None:
+        """Send our own answer; what the program still sends is thrown away, or it might never read the answer."""
+        await self._disconnect()
+        with suppress(OSError, TimeoutError):
+            self._writer.write(refusal.raw())
+            await self._writer.drain()
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            async with asyncio.timeout(LINGER_SECONDS):
+                while await self._reader.read(PIECE):
+                    pass
+
+    async def _requests_ended(self) -> None:
+        """The program sends no more; it may still wait for an answer."""
+        out, answers = self._out, self._answers
+        if out is None or answers is None:
+            return
+        if out.can_write_eof():
+            out.write_eof()
+            await answers
+
+    async def _disconnect(self) -> None:
+        if self._answers is not None:
+            self._answers.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await self._answers
+        out, self._out = self._out, None
+        self._answers = self._upstream = None
+        if out is not None:
+            out.transport.abort()
+            with suppress(OSError):
+                await out.wait_closed()
+
+    async def _close(self) -> None:
+        await self._disconnect()
+        self._passage.ended()
+        self._writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._writer.wait_closed()
+                return
+        self._writer.transport.abort()
+
+
+def read_head(raw: bytes) -> RequestHead:
+    """Parse the head of a request; refuses one about whose end servers could disagree."""
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+    try:
+        parser.receive_data(raw)
+        event = parser.next_event()
+    except h11.RemoteProtocolError:
+        raise _Refused(_UNREADABLE) from None
+    if not isinstance(event, h11.Request):
+        raise _Refused(_UNREADABLE)
+    headers: dict[str, str] = {}
+    for name, value in event.headers:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise _Refused(_UNREADABLE)
+    return RequestHead(
+        event.method.decode("latin-1"),
+        event.target.decode("latin-1"),
+        event.http_version,
+        tuple((bytes(name), bytes(value)) for name, value in event.headers.raw_items()),
+        headers,
+    )
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Reset the connection instead of ending it."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None:
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()

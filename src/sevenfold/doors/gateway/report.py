@@ -1,0 +1,124 @@
+"""What a run through the gateway cost, in five lines: for the person who started the program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sevenfold.archive.profile.figures import ProfileReport, SessionProfile
+from sevenfold.archive.profile.files import FoundFiles, profile
+from sevenfold.doors.gateway.recorder import CallStatistics
+
+CAUSES: Mapping[str, tuple[str, str]] = {
+    "expired": (
+        "a pause longer than the cache lives",
+        "answer within the cache's lifetime, or cache for an hour",
+    ),
+    "tools_changed": ("the tools changed", "connect all tools and servers before the first message"),
+    "system_changed": (
+        "the system prompt changed",
+        "keep what changes (dates, states) out of the system prompt",
+    ),
+    "messages_changed": (
+        "an old message was rewritten",
+        "let the program leave earlier messages as they were",
+    ),
+    "model_changed": ("the model changed", "change the model at the start of a session, not in the middle"),
+    "settings_changed": (
+        "thinking or the tool choice changed",
+        "leave thinking and the tool choice as they are",
+    ),
+    "compaction": (
+        "the program compacted",
+        "compact at the end of a piece of work, when little is left to do",
+    ),
+    "clearing": ("old results were cleared", "clear many results at once, not a few with each request"),
+    "rewind": ("the conversation went back", "go back soon: what is behind the place is paid for again"),
+}
+"""Causes of lost caches: what happened, and what would have helped."""
+UNKNOWN = ("an unknown cause", "look at `sevenfold profile` for when it happened")
+
+
+def five_lines(found: Sequence[Path], statistics: CallStatistics, since: float) -> list[str]:
+    """What was spent, what was lost to broken caches and why, and what would have helped.
+
+    ``found`` are the transcripts that were written to; calls before ``since``, in seconds since 1970, do not count.
+    """
+    report = profile(FoundFiles(list(found), []), since=since, jobs=1)
+    return [
+        _recorded(report, statistics, found),
+        _spent(report),
+        _used(report),
+        _lost(report.sessions),
+        _would_help(report.sessions),
+    ]
+
+
+def _recorded(report: ProfileReport, statistics: CallStatistics, found: Sequence[Path]) -> str:
+    sessions = "session" if len(found) == 1 else "sessions"
+    failed = f", {statistics.failed} of them failed" if statistics.failed else ""
+    unrecorded = f", {statistics.unrecorded} not recorded" if statistics.unrecorded else ""
+    where = f" in {found[0].parent}" if found else ""
+    return (
+        f"{'calls':<12}{statistics.requests}{failed}{unrecorded}; {len(found)} {sessions} recorded{where}"
+    )
+
+
+def _spent(report: ProfileReport) -> str:
+    total = report.total
+    if total.cost_usd is None:
+        return f"{'spent':<12}unknown: the price of {_names(total.models)} is not known"
+    without = ""
+    if total.uncached_cost_usd is not None and total.uncached_cost_usd > total.cost_usd:
+        without = f"; it would have been {_money(total.uncached_cost_usd)} without a cache"
+    unpriced = f"; {total.unpriced_calls} calls have no known price" if total.unpriced_calls else ""
+    return f"{'spent':<12}{_money(total.cost_usd)}{without}{unpriced}"
+
+
+def _used(report: ProfileReport) -> str:
+    usage = report.total.usage
+    prompt = usage.prompt
+    share = f", {usage.cache_read_input_tokens / prompt:.0%} of it from the cache" if prompt else ""
+    return f"{'tokens':<12}{prompt:,} in{share}; {usage.output_tokens:,} out"
+
+
+def _lost(sessions: Sequence[SessionProfile]) -> str:
+    lost = _by_cause(sessions)
+    if not lost:
+        return f"{'lost':<12}nothing to broken caches"
+    parts = [
+        f"{len(costs)} × {CAUSES.get(cause, UNKNOWN)[0]} ({_sum(costs)})" for cause, costs in lost.items()
+    ]
+    every = [cost for costs in lost.values() for cost in costs]
+    return f"{'lost':<12}{_sum(every)} to broken caches: {', '.join(parts)}"
+
+
+def _would_help(sessions: Sequence[SessionProfile]) -> str:
+    lost = _by_cause(sessions)
+    if not lost:
+        return f"{'would help':<12}nothing: the cache was used as well as it can be"
+    dearest = next(iter(lost))
+    return f"{'would help':<12}{CAUSES.get(dearest, UNKNOWN)[1]}"
+
+
+def _by_cause(sessions: Sequence[SessionProfile]) -> dict[str, list[float | None]]:
+    """What each lost cache cost, by cause, the dearest cause first."""
+    costs: defaultdict[str, list[float | None]] = defaultdict(list)
+    for session in sessions:
+        for lost in session.cache_breaks:
+            costs[lost.cause].append(lost.cost_usd)
+    return dict(sorted(costs.items(), key=lambda pair: -sum(cost or 0.0 for cost in pair[1])))
+
+
+def _sum(costs: Sequence[float | None]) -> str:
+    known = [cost for cost in costs if cost is not None]
+    return _money(sum(known)) if known else "at an unknown price"
+
+
+def _names(models: Mapping[str, int]) -> str:
+    return ", ".join(models) or "the model"
+
+
+def _money(usd: float) -> str:
+    return f"${usd:.2f}" if usd >= 0.005 or usd == 0 else f"${usd:.4f}"
