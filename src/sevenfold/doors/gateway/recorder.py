@@ -128,7 +128,7 @@ class RecordedPassage:
         """A request was sent."""
         at = perf_counter()
         self._submit(
-            len(body or b""), lambda: self._reading.requested(Exchange(method, target, headers, body, at))
+            len(body or b""), lambda: self._reading.requested(RoundTrip(method, target, headers, body, at))
         )
 
     def received(self, chunk: bytes) -> None:
@@ -148,7 +148,7 @@ class RecordedPassage:
             self._recorder.failed("the rest of a connection", "more passes than can be recorded")
 
 
-class Exchange(Struct, frozen=True):
+class RoundTrip(Struct, frozen=True):
     """A request as it was sent, and when it had been sent."""
 
     method: str
@@ -163,13 +163,13 @@ class ConnectionReading:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._exchanges: deque[Exchange] = deque()
+        self._exchanges: deque[RoundTrip] = deque()
         self._early: list[tuple[bytes, float]] = []
         """Bytes that came before the request they answer had been sent."""
         self._answer: AnswerReading | None = None
         self._unreadable = False
 
-    def requested(self, exchange: Exchange) -> None:
+    def requested(self, exchange: RoundTrip) -> None:
         """Take note of a request."""
         self._exchanges.append(exchange)
         early, self._early = self._early, []
@@ -208,7 +208,7 @@ class ConnectionReading:
 class AnswerReading:
     """Reads one answer; a request to a model is taken in when the first byte of its answer comes."""
 
-    def __init__(self, exchange: Exchange, recorder: Recorder) -> None:
+    def __init__(self, exchange: RoundTrip, recorder: Recorder) -> None:
         self._exchange = exchange
         self._recorder = recorder
         self._api = api_of(exchange.method, exchange.target)
