@@ -50,6 +50,9 @@ READERS: tuple[DatabaseReader, ...] = (opencode, hermes)
 def is_database(path: Path) -> bool:
     """Whether a file is an SQLite database."""
     try:
+        # A pipe must not be opened: that waits for somebody to write to it.
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
