@@ -26,7 +26,7 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
-from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachable
+from sevenfold.errors import NOT_JSON, Aborted, InputError, ModelError, Refused, Unreachable
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -388,6 +388,6 @@ def calls_of(answer: Answer) -> tuple[ToolCall, ...]:
 def _input(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         # The answer was cut off in the middle; the toolbox will report that the input is invalid.
         return bytes(raw).decode(errors="replace")
