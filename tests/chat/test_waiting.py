@@ -61,7 +61,7 @@ def test_the_activity_counts_the_pause_down_in_place():
 
 
 @pytest.mark.spec("S22.11")
-def test_an_answer_that_falls_silent_is_said_to_be_silent():
+def test_if_nothing_arrives_the_line_says_for_how_long():
     live = Activity(doing="working", since=0.0, heard=40.0)
     spec = LineSpec(UNICODE, 100)
     soon = draw_activity(live, [], spec, 54.0)
@@ -91,21 +91,21 @@ def chatted(folder: Path, faults: Faults, prompt: str, monkeypatch: pytest.Monke
 
 
 class Looking(Page):
-    """A page that looks, at each change, whether an answer is arriving."""
+    """A page that looks, at each change, whether an answer is awaited."""
 
     chat: Chat | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.arriving: set[bool] = set()
+        self.awaited: set[bool] = set()
 
     def changed(self) -> None:
         if self.chat is not None:
-            self.arriving.add(self.chat.live.heard is not None)
+            self.awaited.add(self.chat.live.heard is not None)
 
 
 @pytest.mark.spec("S22.11")
-def test_silence_is_counted_while_an_answer_arrives_and_at_no_other_time(folder, monkeypatch):
+def test_silence_is_counted_while_an_answer_is_awaited_and_at_no_other_time(folder, monkeypatch):
     page = Looking()
     with simulated(Faults({1: Fault("overloaded")})) as (url, _):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
@@ -113,7 +113,7 @@ def test_silence_is_counted_while_an_answer_arrives_and_at_no_other_time(folder,
         page.chat = chat
         try:
             chat.turn("hello")
-            assert page.arriving == {True, False}
+            assert page.awaited == {True, False}
             assert chat.live.heard is None
         finally:
             chat.close()

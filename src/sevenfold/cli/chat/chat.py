@@ -251,6 +251,8 @@ class Chat:
             self._descriptions[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
+        if isinstance(event, Sending) and event.source == "main":
+            self.live = replace(self.live, heard=self.clock())
         if isinstance(event, Sending) and self.live.waiting is not None:
             self.live = replace(self.live, waiting=None)
             self.screen.changed()

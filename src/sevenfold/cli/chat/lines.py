@@ -227,7 +227,7 @@ class RunningCall(Struct, frozen=True):
 
 
 QUIET_AFTER = 15.0
-"""After so many seconds without a piece of an answer that has begun, the user is told how long it has been silent."""
+"""After so many seconds without a piece of the answer, the user is told how long nothing has arrived."""
 
 
 class Activity(Struct, frozen=True):
@@ -254,7 +254,7 @@ class Activity(Struct, frozen=True):
     waits_until: float = 0.0
     """When the pause ends, by the chat's clock."""
     heard: float | None = None
-    """When a piece of the answer last arrived; None if no answer is arriving."""
+    """When the request was sent, or a piece of its answer last arrived; None if no answer is awaited."""
 
     def began(self, call: ToolCall, now: float) -> Activity:
         """The activity after a call has started."""
