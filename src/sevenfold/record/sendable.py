@@ -64,10 +64,11 @@ _INSIDE_RESULTS = frozenset(
 
 def new_kinds(answer: Sequence[Block]) -> tuple[str, ...]:
     """The kinds of blocks in a provider's answer that are not listed here."""
-    # Fast path: nearly every answer has none.
-    if all(block.kind in TAKEN_KINDS for block in answer):
-        return ()
-    return tuple(sorted({block.kind for block in answer} - TAKEN_KINDS))
+    new: list[str] = []
+    for block in answer:
+        if block.kind not in TAKEN_KINDS and block.kind not in new:
+            new.append(block.kind)
+    return tuple(new)
 
 
 def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
