@@ -35,7 +35,7 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold import profiles
-from sevenfold.errors import PromptTooLong, RequestRefused, SevenfoldError
+from sevenfold.errors import PromptTooLong, RequestRefused, SevenfoldError, TranscriptError
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.chat import complete
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -510,6 +510,10 @@ def conversations(seeds: range) -> Found:
     for seed in seeds:
         try:
             RandomConversation(seed, found).run()
+        except TranscriptError:
+            # The damage left nothing by which the file could be known, so it is refused, and nothing is written to it.
+            found.declined += 1
+            found.conversations += 1
         except Exception:  # noqa: BLE001 (what is looked for)
             words = traceback.format_exc(limit=-2).strip().splitlines()[-1]
             found.untyped.setdefault(words, []).append(seed)

@@ -7,9 +7,9 @@ memory, stores results, checkpoints and telemetry, is trusted and reads its sett
 three of the files it left are damaged: bytes overwritten, cut off, doubled, taken out or zeroed, a file emptied,
 removed, replaced by a folder or by a link to itself. After each damage the agent is opened and asked again. What must
 hold: no exception that is not ours, nothing written to standard error by the interpreter, and a request that is sent,
-with every message the user had typed if the transcript itself was not damaged. An error of ours counts as refused,
-and is a problem too, except where a file of the user's (settings, trust) is what is wrong, or a folder or a link is in
-the place of the transcript, its lock or the telemetry. The same seed repeats a run.
+that the provider's rules accept, with every message the user had typed if the transcript itself was not damaged. An
+error of ours counts as refused, and is a problem too, except where a file of the user's (settings, trust) is what is
+wrong, or a folder or a link is in the place of the transcript, its lock or the telemetry. The same seed repeats a run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,11 @@ if str(ROOT) not in sys.path:
 import sevenfold  # noqa: E402  # needs the path above
 from bench.foreign_logs import bent  # noqa: E402
 from sevenfold.errors import SevenfoldError  # noqa: E402
+from sevenfold.lab.simulator.errors import ApiError  # noqa: E402
+from sevenfold.lab.simulator.parameters import ApiFeatures  # noqa: E402
+from sevenfold.lab.simulator.preparation import prepare  # noqa: E402
+from sevenfold.lab.simulator.provider import Simulator  # noqa: E402
+from sevenfold.lab.simulator.schema import check_shape  # noqa: E402
 from sevenfold.layers.compact.offline import summarise, take_notes  # noqa: E402
 from sevenfold.memory.entry import write_entry  # noqa: E402
 from sevenfold.ports import AgentMessage, Call, Reply, Watcher  # noqa: E402
@@ -74,12 +80,30 @@ class Listening(OfflineClient):
     def __init__(self, steps: Sequence[Any]) -> None:
         super().__init__(Script(steps, jobs={"compact": summarise, "session_memory": take_notes}))
         self.asked: list[bytes] = []
+        self.refused = ""
+        """Why a provider would have refused a request; empty if it would have taken all of them."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Answer with the next step."""
         if call.source in ("main", "sdk"):
             self.asked.append(call.body)
+            self.refused = self.refused or refusal_of(call)
         return super().ask(call, watch)
+
+
+def refusal_of(call: Call) -> str:
+    """Why the simulated provider would refuse a request; empty if it would take it."""
+    body = msgspec.json.decode(call.body)
+    simulator = Simulator()
+    profile = simulator.profile(body["model"])
+    assert profile is not None
+    features = ApiFeatures("2026-10-21", frozenset(call.betas))
+    try:
+        check_shape(body, features)
+        prepare(simulator, body, profile, features)
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def use(name: str, **given: Any) -> dict[str, Any]:
@@ -249,6 +273,8 @@ def _problem(place: Place, damaged: Sequence[Path], found: Found) -> str:
         return f"{type(error).__name__} in {Path(where.filename).name}:{where.name}: {error}"[:160]
     if answered != "Yes." or not client.asked:
         return f"the answer was {answered!r}"
+    if client.refused:
+        return f"the provider would refuse: {client.refused}"[:160]
     whole = not any(path.name == "s.jsonl" for path in damaged)
     if whole and WORDS.encode() not in client.asked[-1]:
         return "the user's words are lost"

@@ -48,6 +48,11 @@ DAMAGES: list[tuple[str, Any]] = [
     ("user", {"type": "search_result", "content": []}),
     ("user", {"type": "container_upload"}),
     ("user", {"type": "text", "text": None}),
+    ("assistant", {"type": "teext", "text": "x"}),
+    ("assistant", {"type": "tool_usf", "id": "toolu_8", "name": "Read", "input": {}}),
+    ("assistant", {"type": "hologram", "depth": 1}),
+    ("user", {"type": "tt", "text": "x"}),
+    ("user", {"type": "tool_resut", "tool_use_id": "toolu_0", "content": "x"}),
     ("user", {"no": "type"}),
     ("user", "words"),
 ]

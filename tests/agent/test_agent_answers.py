@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import sevenfold
-from sevenfold.agent.loop import CALL_CUT_OFF, GO_ON
+from sevenfold.agent.loop import CALL_CUT_OFF, GO_ON, GO_ON_AFTER_PAUSE
 from sevenfold.conversation.controls import answer_limit, control_fields, efforts_of, thinking_of
 from sevenfold.errors import InputError
 from sevenfold.lab.simulator.brains import ModelReply
@@ -74,6 +74,32 @@ def test_an_answer_that_is_cut_off_again_and_again_ends_the_run_after_three_cont
         finished = made.run("Go on for ever.")
         assert (finished.end, finished.turns) == ("cut", 4)
         assert finished.text == "part 0 part 1 part 2 part 3 "
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.spec("S22.14")
+@pytest.mark.parametrize(
+    ("paused", "asked"),
+    [
+        ([words("So far, "), SEARCH], 0),
+        ([words("So far, "), SEARCH, FOUND], 0),
+        ([SEARCH, FOUND, words("So far, ")], 1),
+        ([words("So far, ")], 1),
+    ],
+    ids=["open call", "result", "text after a result", "text"],
+)
+def test_an_answer_that_the_provider_paused_is_continued_whatever_it_ends_in(
+    paused: list[Any], asked: int
+) -> None:
+    rest = [*([FOUND] if paused[-1] is SEARCH else []), words("so good.")]
+    steps = [ModelReply(paused, "pause_turn"), ModelReply(rest, "end_turn")]
+    with world(steps) as there, there.agent(tools=[]) as made:
+        finished = made.run("What is it?")
+        assert (finished.end, finished.text) == ("done", "So far, so good.")
+        assert texts(there.bodies[-1]).count(GO_ON_AFTER_PAUSE) == asked
 
 
 @pytest.mark.spec("S22.14")

@@ -22,6 +22,7 @@ from sevenfold.lab.simulator.faults import Fault, Faults
 from sevenfold.ports import Call, Piece, Reply, Watcher
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
+from sevenfold.providers.registry import client_of
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 from tests.agent.working import MODEL, QUIET, messages, results, texts, use, world
@@ -73,6 +74,7 @@ class Outage(Faults):
                 Fault("rate_limited"),
                 Fault("malformed_event", after=4),
                 Fault("cut_stream", after=2, clean=True),
+                Fault("cut_stream", after=0),
             ]
         )
 
@@ -121,6 +123,71 @@ def test_half_an_hour_of_every_failure_ends_the_task_with_nothing_lost_and_every
                 assert following.at == pytest.approx(event.until)
         waits = heard.waits()
         assert [wait.attempt for wait in waits] == list(range(1, len(waits) + 1))
+
+
+class Unsteady:
+    """A client whose connections are refused, and whose answers fall silent, in the middle of an outage."""
+
+    def __init__(self, sdk: Any, clock: VirtualClock, refused: set[int], silent: set[int]) -> None:
+        self._client = client_of(sdk)
+        self._away = client_of(sdk.with_options(base_url="http://127.0.0.1:9"))
+        self._clock = clock
+        self._refused = refused
+        self._silent = silent
+        self.asked = 0
+        self.released = threading.Event()
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        self.asked += 1
+        if self.asked in self._refused:
+            return self._away.ask(call, watch)
+        if self.asked not in self._silent:
+            return self._client.ask(call, watch)
+        assert watch is not None
+        watch(Piece("text", "I was about to"))
+        self._clock.advance(121.0)
+        self.released.wait(60)
+        raise AssertionError("nobody waits for this any more")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@pytest.mark.spec("S22.2")
+def test_refused_connections_and_silence_within_an_outage_are_waited_out_too() -> None:
+    heard = Heard()
+
+    def act() -> str:
+        """Acts."""
+        return "acted"
+
+    outage = Outage(1_800.0)
+    steps = [[use("act", "toolu_1")], *["A long answer, word by word. " * 20] * 60]
+    with world(steps, outage) as there:
+        outage.clock = there.clock
+        client = Unsteady(there.sdk, there.clock, refused={3, 4, 11}, silent={5, 9, 14})
+        with there.agent(tools=[act], client=client, listen=[heard]) as made:
+            assert made.run("Act, then report.").text.startswith("A long answer")
+            client.released.set()
+        last = there.bodies[-1]
+        assert [message["role"] for message in messages(last)] == ["user", "assistant", "user"]
+        assert results(last) == {"toolu_1": "acted"}
+        assert "about to" not in texts(last)
+    told = {wait.what for wait in heard.waits()}
+    assert {"the server refuses the connection", "the server went silent", "the answer broke off"} <= told
+
+
+@pytest.mark.spec("S22.2")
+@pytest.mark.parametrize("wish", [1, 2, 30, 300])
+def test_half_an_hour_is_waited_out_whatever_pause_the_provider_asks_for(wish: float) -> None:
+    class Limited(Faults):
+        def next(self) -> Fault | None:
+            return Fault("rate_limited", retry_after=wish) if there.clock.now() < began + 1_800 else None
+
+    with world(["There."], Limited()) as there, there.agent(tools=[]) as made:
+        began = there.clock.now()
+        assert made.run("Hello.").text == "There."
+        assert min(there.pauses) >= wish
 
 
 @pytest.mark.spec("S22.2")

@@ -60,6 +60,18 @@ def test_the_activity_counts_the_pause_down_in_place():
     assert printed(plain).isascii() or "·" in printed(plain)
 
 
+@pytest.mark.spec("S22.11")
+def test_if_nothing_arrives_the_line_says_for_how_long():
+    live = Activity(doing="working", since=0.0, heard=40.0)
+    spec = LineSpec(UNICODE, 100)
+    soon = draw_activity(live, [], spec, 54.0)
+    late = draw_activity(live, [], spec, 87.0)
+    assert soon is not None
+    assert late is not None
+    assert "nothing new" not in printed(soon)
+    assert "working · 1 min 27 s · nothing new for 47 s · Esc interrupts" in printed(late)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
@@ -76,6 +88,35 @@ def chatted(folder: Path, faults: Faults, prompt: str, monkeypatch: pytest.Monke
         finally:
             chat.close()
     return chat
+
+
+class Looking(Page):
+    """A page that looks, at each change, whether an answer is awaited."""
+
+    chat: Chat | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited: set[bool] = set()
+
+    def changed(self) -> None:
+        if self.chat is not None:
+            self.awaited.add(self.chat.live.heard is not None)
+
+
+@pytest.mark.spec("S22.11")
+def test_silence_is_counted_while_an_answer_is_awaited_and_at_no_other_time(folder, monkeypatch):
+    page = Looking()
+    with simulated(Faults({1: Fault("overloaded")})) as (url, _):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        chat = Chat(page, open_agent, ChatOptions(name="here", model="claude-sonnet-5-5", folder=folder))
+        page.chat = chat
+        try:
+            chat.turn("hello")
+            assert page.awaited == {True, False}
+            assert chat.live.heard is None
+        finally:
+            chat.close()
 
 
 @pytest.mark.spec("S22.11")

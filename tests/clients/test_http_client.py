@@ -136,6 +136,7 @@ def test_a_custom_header_replaces_the_one_of_its_name(
         refusing(500, b""),
         refusing(503, b"[1]"),
         refusing(500, b"\xff\xfe not text"),
+        refusing(500, b'{"error":' + b"[" * 50_000),
         refusing(404, b'{"detail": "Not Found"}'),
         refusing(401, b'"who are you?"'),
         refusing(418, b'{"error": "a teapot"}'),

@@ -249,6 +249,7 @@ def test_several_calls_written_as_text_are_several_calls_each_with_its_id() -> N
         f"For example:\n```json\n{READ}\n```",
         '```json\n{"name": "Ada", "arguments": {}}\n```',
         f"<tool_call>{READ}</tool_call> is how one calls it.",
+        f"<tool_call>{'[' * 20_000}</tool_call>",
     ],
 )
 def test_an_example_next_to_prose_or_of_no_tool_is_not_called(text: str) -> None:

@@ -507,6 +507,19 @@ def test_an_edit_or_a_removal_of_a_file_from_outside_is_told_once_and_can_be_und
     assert again.entry("other").entry.body == "Deploy on Tuesdays."
 
 
+@pytest.mark.spec("S19.7", "S21.11")
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"\xff\xfe", b'{"id":"\xcc\xcc","number":1}'])
+def test_a_damaged_line_in_the_changes_of_memory_loses_nothing_else(tmp_path, line):
+    held = on_disk(tmp_path)
+    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    changes = tmp_path / ".versions" / "changes.jsonl"
+    changes.write_bytes(line + b"\n" + changes.read_bytes())
+    again = on_disk(tmp_path)
+    assert again.entry("rule").stamp.trusted
+    again.write(write_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    assert len(on_disk(tmp_path).entries()) == 2
+
+
 @pytest.mark.spec("S19.7")
 @pytest.mark.parametrize("content", [b"{broken", b"\xff\xfe", b"", b"[]"])
 @pytest.mark.parametrize("file", ["current.json", "applied", "told", "usage.json", "spent.json"])

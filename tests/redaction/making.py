@@ -189,6 +189,7 @@ IN_CONTEXT: dict[str, tuple[str, Callable[[Maker], str], str]] = {
         "\n",
     ),
     "azure-signature": ("https://a.blob.core.windows.net/c?sv=1&sig=", lambda make: make.draw(46), "&se=2"),
+    "url-signature": ("https://b.s3.amazonaws.com/k?X-Amz-Signature=", lambda make: make.draw(64), "&a=1"),
     "url-token": ("https://", lambda make: make.draw(40), "@github.com/o/r.git"),
     "password": ("machine h login me password ", lambda make: make.draw(12), "\n"),
     "secret": ('"client_secret": "', lambda make: "p" + make.draw(20) + "2X", '"'),

@@ -31,12 +31,23 @@ LONG = "k3Jx9vQ2mT7bZ4rW8nL1pY6sD0hF5gC3aE2uI9oK7xM="
         f"ENV SECRET_KEY {TOKEN}",
         f"//registry.npmjs.org/:_authToken={TOKEN}",
         f"credentials: {TOKEN}",
+        f"var apiKey = `{TOKEN}`;",
+        f"vault login {TOKEN}",
+        f"aws configure set aws_secret_access_key {LONG[:40]}",
+        f"api key: {TOKEN}",
+        f"mail:\n  pass: {TOKEN}",
+        f"users: {{user: bob, pass: {TOKEN}}}",
+        f"The access token is `{TOKEN}`.",
+        f"https://b.s3.amazonaws.com/k?X-Amz-Signature={TOKEN * 4}&a=1",
+        f'{{"name": "API_TOKEN", "value": "{TOKEN}"}}',
+        f'<add key="ApiSecret" value="{TOKEN}" />',
         "secret_key_base: " + "9f3c2e1a7b" * 12,
     ],
 )
 def test_a_token_is_masked(shape: str) -> None:
     masked = mask(shape).text
     assert TOKEN not in masked
+    assert LONG[:40] not in masked
     assert "9f3c2e1a7b" not in masked
     assert "[masked " in masked
 
@@ -59,6 +70,18 @@ def test_a_token_is_masked(shape: str) -> None:
         f"machine api.x.com login bob password {PASSWORD}",
         f"--from-literal=password={PASSWORD}",
         f"'password' => '{PASSWORD}'",
+        f"ENV DB_PASS {PASSWORD}",
+        f"- name: DB_PASSWORD\n  value: {PASSWORD}",
+        f'{{"name":"DB_PASSWORD","value":"{PASSWORD}"}}',
+        f"os.environ.get('DB_PASSWORD', '{PASSWORD}')",
+        f'getenv("SMTP_PASSWORD", "{PASSWORD}")',
+        f"openssl pkcs12 -in a.p12 -passin pass:{PASSWORD}",
+        f"mongosh -u admin -p {PASSWORD}",
+        f"zip -P {PASSWORD} a.zip b",
+        f"ssh-keygen -t ed25519 -N {PASSWORD}",
+        f'requests.get(url, auth=("bob", "{PASSWORD}"))',
+        f'BasicAuth("bob", "{PASSWORD}")',
+        f'smtp.login("bob", "{PASSWORD}")',
     ],
 )
 def test_a_password_is_masked(shape: str) -> None:
@@ -97,6 +120,19 @@ def test_the_key_of_an_application_is_masked() -> None:
         "ENV NODE_VERSION 22.11.0",
         "redis-cli -h cache -p 6379 ping",
         "the token is printed once",
+        "pass: 12",
+        "pass: test_suite_12",
+        "bypass: rule1234Ab",
+        "the token is refreshed every 12345678 seconds",
+        "unzip -p archive2024Ab1.zip file1234Xy.txt",
+        "- name: TOKEN_LIMIT\n  value: 12345678",
+        "- name: max_tokens\n  value: 128000ab",
+        'getenv("API_KEY_FILE", "/run/secrets/key_1234")',
+        'env("PUBLIC_KEY_PATH", "keys/pub_2024.pem")',
+        "os.environ.get('HOME', '/home/user12345')",
+        'client.login("bob", password)',
+        "zip -P $PASS a.zip",
+        'ssh-keygen -y -N "" -f id1',
     ],
 )
 def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,33 @@ def test_a_conversation_is_brought_in_once_without_its_reasoning() -> None:
         assert said(here.bodies[-1])[-1]["content"][0]["content"]
         with pytest.raises(Refused, match=r"once, into an empty session; use sync\(\)"):
             session.messages(imported)
+
+
+class Broken:
+    """A list of the caller's that fails while it is read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("the connection to the caller's database is gone")
+
+
+@pytest.mark.spec("S21.7")
+@pytest.mark.parametrize(
+    "value", [7, 1.5, object(), b"x", Broken()], ids=lambda value: type(value).__name__
+)
+def test_what_is_no_list_of_messages_or_parts_is_an_error_that_records_nothing(value: Any) -> None:
+    question = {"role": "user", "content": "Begin."}
+    for messages in (
+        value,
+        [{"role": "user", "content": value}],
+        [question, {"role": "assistant", "content": value}],
+        [question, {"role": "assistant", "content": "Well.", "tool_calls": value}],
+    ):
+        with alone() as session:
+            with pytest.raises(InputError):
+                session.sync(messages)
+            assert len(session.conversation.transcript.view) == 0
+            session.user("And now?")
+            session.prepare()
 
 
 @pytest.mark.spec("S8.4")

@@ -133,6 +133,23 @@ def test_what_is_sent_in_place_of_a_block_holds_its_bytes_and_is_told(tmp_path: 
 
 
 @pytest.mark.spec("S21.5")
+def test_a_kind_of_block_that_only_the_provider_knows_goes_back_as_it_came_also_after_reopening(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s.jsonl"
+    hologram = {"type": "hologram", "depth": 1.5, "of": {"b": 1, "a": 2}}
+    options: dict[str, Any] = {"file": file, "model": "claude-sonnet-5-5", "max_tokens": 4_000}
+    with sevenfold.Session.open("s", settings=ALONE, **options) as session:
+        session.user("Begin.")
+        hear(session, fake_reply(TEXT, hologram))
+        session.user("And now?")
+        assert said(session.prepare().body)[1]["content"] == [TEXT, hologram]
+    with sevenfold.Session.open("s", settings=ALONE, **options) as session:
+        assert said(session.prepare().body)[1]["content"] == [TEXT, hologram]
+        assert not session.conversation.transcript.view.repairs
+
+
+@pytest.mark.spec("S21.5")
 def test_a_call_that_its_server_gave_no_id_gets_one() -> None:
     with alone() as session:
         session.user("Begin.")

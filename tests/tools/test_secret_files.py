@@ -35,23 +35,41 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        *(".env", ".env.production", "prod.env", "id_rsa", "server.key", ".netrc", ".pypirc"),
-        *(
-            ".git-credentials",
-            "secrets.yaml",
-            "db-secrets.json",
-            "credentials.json",
-            "my-service-account-1.json",
-        ),
-        *(
-            "terraform.tfvars",
-            "token",
-            ".pgpass",
-            ".ssh/config",
-            ".aws/credentials",
-            "master.key",
-            "store.jks",
-        ),
+        ".env",
+        ".env.production",
+        ".env~",
+        "prod.env",
+        ".dev.vars",
+        ".netrc",
+        ".pypirc",
+        ".pgpass",
+        ".git-credentials",
+        ".databrickscfg",
+        "id_rsa",
+        "id_rsa.bak",
+        "server.key",
+        "master.key",
+        "tls-key.pem",
+        "privkey1.pem",
+        "AuthKey_1.p8",
+        "store.jks",
+        ".ssh/config",
+        "secrets.yaml",
+        "db-secrets.json",
+        "credentials.json",
+        "my-service-account-1.json",
+        "app-adminsdk-1.json",
+        "sa-key.json",
+        ".aws/credentials",
+        "terraform.tfvars",
+        "kubeconfig.yaml",
+        "dev.kubeconfig",
+        "token",
+        "tokens.yaml",
+        "cookies.txt",
+        "run/secrets/db",
+        "deploy/secrets/db",
+        "rclone.conf",
     ],
 )
 def test_files_that_usually_hold_secrets_are_known_by_their_names(name: str) -> None:
@@ -62,17 +80,24 @@ def test_files_that_usually_hold_secrets_are_known_by_their_names(name: str) -> 
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            ".env.example",
-            ".env.sample",
-            "id_rsa.pub",
-            "app.py",
-            "secrets.py",
-            "token.go",
-            "README.md",
-            "keys.md",
-        ),
-        *("package.json", "tokens.ts", "environment.yml", "keyboard.txt", "monkey.json", "config.toml"),
+        ".env.example",
+        ".env.sample",
+        "id_rsa.pub",
+        "ca.pem",
+        "app.py",
+        "secrets.py",
+        "secrets/store.go",
+        "token.go",
+        "tokens.ts",
+        "README.md",
+        "keys.md",
+        "package.json",
+        "environment.yml",
+        "keyboard.txt",
+        "monkey.json",
+        "config.toml",
+        "tokenizer.json",
+        "known_hosts",
     ],
 )
 def test_examples_public_halves_and_code_are_not(name: str) -> None:
@@ -87,6 +112,9 @@ def test_a_file_of_settings_with_a_secret_in_it_is_known_by_its_content(folder: 
     code = folder / "test_login.py"
     code.write_text(f'password = "{PASSWORD}"\n')
     assert not secret_inside(str(code))
+    script = folder / "deploy.sh"
+    script.write_text(f"export SMTP_PASSWORD={PASSWORD}\n")
+    assert secret_inside(str(script))
     code.write_text("KEY = 'ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5" + "'\n")
     assert secret_inside(str(code))
 

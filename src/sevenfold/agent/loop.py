@@ -26,7 +26,7 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
-from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachable
+from sevenfold.errors import NOT_JSON, Aborted, InputError, ModelError, Refused, Unreachable
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
@@ -48,6 +48,10 @@ CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
 GO_ON = (
     "Your answer reached the limit of its length and was cut off there. Continue it exactly where it stops, in the "
     "middle of a word if need be. Repeat nothing, and do not comment on the cut: the user reads both parts as one."
+)
+GO_ON_AFTER_PAUSE = (
+    "The provider paused your answer there. Continue it exactly where it stops. Repeat nothing, and do not comment on "
+    "the pause: the user reads both parts as one."
 )
 CALL_CUT_OFF = (
     "This call was not carried out: your answer reached the limit of its length inside it, so its input may be "
@@ -236,7 +240,10 @@ class Loop:
             self._cut_text = self._text
             self._conversation.note(GO_ON)
             return None
-        if self._queued or answer.stop_reason == "pause_turn" or (yield from self._await_team()):
+        if answer.stop_reason == "pause_turn":
+            self._continue_after_pause()
+            return None
+        if self._queued or (yield from self._await_team()):
             return None
         reason = yield from self._ask_stop_hooks()
         if reason is None:
@@ -244,6 +251,14 @@ class Loop:
         self._held += 1
         self._conversation.note(reason)
         return None
+
+    def _continue_after_pause(self) -> None:
+        """Make sure that an answer which the provider paused can be sent back: one that ends in text cannot."""
+        self._cut_text = self._text
+        try:
+            must_have_news(self._conversation.transcript.view)
+        except InputError:
+            self._conversation.note(GO_ON_AFTER_PAUSE)
 
     def _carry_out(self, calls: Sequence[ToolCall], *, cut_off: bool) -> Flow[str | None]:
         """Carry out the calls of an answer; returns why the run must stop, None if it may go on.
@@ -388,6 +403,6 @@ def calls_of(answer: Answer) -> tuple[ToolCall, ...]:
 def _input(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         # The answer was cut off in the middle; the toolbox will report that the input is invalid.
         return bytes(raw).decode(errors="replace")

@@ -7,11 +7,14 @@ where there is a user to ask, and its secrets are masked elsewhere.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions import shell
@@ -28,134 +31,6 @@ MOST_FILES = 20
 """How many files that a command names are looked at."""
 NOTE = "[Secrets in this output are masked. Ask the user if you need one; never write a mask back into a file.]"
 
-_NAMES = (
-    *(
-        ".env",
-        ".env.*",
-        "*.env",
-        ".envrc",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".my.cnf",
-        ".pypirc",
-        ".git-credentials",
-    ),
-    *(
-        ".htpasswd",
-        ".vault-token",
-        ".vault_pass*",
-        ".dockercfg",
-        ".s3cfg",
-        ".boto",
-        "credentials",
-        "credentials.*",
-    ),
-    *(
-        "*.key",
-        "*.p12",
-        "*.pfx",
-        "*.ppk",
-        "*.jks",
-        "*.keystore",
-        "*.kdbx",
-        "*.asc.key",
-        "*.agekey",
-    ),
-    *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "master.key", "shadow"),
-    *(
-        "secrets.*",
-        "secret.*",
-        "*.secrets",
-        "*-secrets.*",
-        "*_secrets.*",
-        "*.secret",
-        "secret*.yaml",
-        "secret*.yml",
-    ),
-    *("*service-account*.json", "*service_account*.json", "*serviceaccount*.json", "client_secret*.json"),
-    *(
-        "*.tfvars",
-        "*.tfvars.json",
-        "terraform.tfstate*",
-        "kubeconfig",
-        "token",
-        "token.txt",
-        "*.token",
-        "*_token.txt",
-    ),
-    *(
-        "tokens.json",
-        "auth.json",
-        "passwords.*",
-        "password.txt",
-        "passwd.txt",
-        "apikey*",
-        "api_key*",
-        "api-key*",
-    ),
-)
-"""Names of files that usually hold secrets, in lower case."""
-_PATHS = (
-    *("*/.ssh/*", "*/.aws/*", "*/.gnupg/*", "*/.azure/*", "*/.config/gcloud/*", "*/.kube/config"),
-    *("*/.docker/config.json", "*/proc/*/environ", "*/.config/gh/hosts.yml", "*/.cargo/credentials*"),
-)
-_HARMLESS = (
-    *(
-        "*.example",
-        "*.sample",
-        "*.template",
-        "*.dist",
-        "*.tmpl",
-        "*.pub",
-        "*.example.*",
-        "*.sample.*",
-        "*.template.*",
-    ),
-    *(
-        "known_hosts*",
-        "authorized_keys",
-        "*.md",
-        "*.rst",
-        "*.py",
-        "*.js",
-        "*.ts",
-        "*.tsx",
-        "*.go",
-        "*.rs",
-        "*.java",
-    ),
-    *("*.rb", "*.c", "*.h", "*.cpp", "*.cs", "*.html", "*.css"),
-)
-"""Names that are harmless in spite of a name above: examples, public halves, program code."""
-_SETTINGS = (
-    *(
-        "*.json",
-        "*.yml",
-        "*.yaml",
-        "*.toml",
-        "*.ini",
-        "*.cfg",
-        "*.conf",
-        "*.config",
-        "*.properties",
-        "*.xml",
-        "*.cnf",
-    ),
-    *(
-        "*.tf",
-        "*.php",
-        "*.plist",
-        "*.txt",
-        ".npmrc",
-        ".yarnrc*",
-        "*.credentials",
-        "*.local",
-        "*.ovpn",
-        "*.sql",
-    ),
-)
-"""Files in which a value with a secret name is a secret; in program code it is often a test's."""
 _OPEN_WORDS = re.compile(
     r"(?i:true|false|yes|no|on|off|none|null|localhost|development|production|staging|test|\d{1,7})"
 )
@@ -163,14 +38,31 @@ _LEAST_VALUE = 8
 _LINE_NUMBER = re.compile(r"(?m)^\s*\d+[\t:|→-]\s?")
 
 
+class FileNames(Struct, frozen=True):
+    """The patterns of `secret_files.toml`, which explains each part."""
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+    harmless: tuple[str, ...]
+    settings: tuple[str, ...]
+
+
+@cache
+def file_names() -> FileNames:
+    """The patterns, read on first use."""
+    table = tomllib.loads(Path(__file__).with_name("secret_files.toml").read_text("utf-8"))
+    return FileNames(**{part: tuple(patterns.split()) for part, patterns in table.items()})
+
+
 def named_secret(path: str) -> str:
     """Why a file looks like secrets by its name; empty if it does not."""
+    known = file_names()
     whole = path.lower()
     name = PurePosixPath(whole).name
-    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
+    if any(fnmatchcase(name, pattern) for pattern in known.harmless):
         return ""
-    if any(fnmatchcase(name, pattern) for pattern in _NAMES) or any(
-        fnmatchcase(whole, pattern) for pattern in _PATHS
+    if any(fnmatchcase(name, pattern) for pattern in known.names) or any(
+        fnmatchcase(whole, pattern) for pattern in known.paths
     ):
         return "by its name"
     return ""
@@ -189,7 +81,7 @@ def secret_inside(path: str) -> str:
     findings = find(raw[:MOST_BYTES].decode(errors="replace"))
     name = PurePosixPath(path.lower()).name
     certain = patterns().format_kinds | {"private-key"}
-    settings = "." not in name or any(fnmatchcase(name, pattern) for pattern in _SETTINGS)
+    settings = "." not in name or any(fnmatchcase(name, pattern) for pattern in file_names().settings)
     for finding in findings:
         if settings or finding.kind in certain:
             return f"it contains what looks like a secret ({finding.kind})"

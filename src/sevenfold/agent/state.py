@@ -28,7 +28,7 @@ from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolO
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import TranscriptError
+from sevenfold.errors import NOT_JSON, TranscriptError
 from sevenfold.ports import StoredText
 from sevenfold.session.factory import known_secrets
 from sevenfold.stores.files import real_path
@@ -98,7 +98,7 @@ class StateFile:
                 return SavedState()
             self._written = text.encode()
             found = msgspec.json.decode(self._written, type=SavedState)
-        except (TranscriptError, msgspec.DecodeError) as error:
+        except (TranscriptError, *NOT_JSON) as error:
             self.problem = (
                 f"{self._text.path}: cannot be read ({error}); permissions and to-dos start empty"
             )

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.conversation.history import past
-from sevenfold.errors import InputError
+from sevenfold.errors import NOT_JSON, InputError
 from sevenfold.ports import Log
 from sevenfold.profiles import Profile, find
 from sevenfold.record.blocks import encode_json, read, read_field, text
@@ -74,7 +74,7 @@ def from_body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifet
     """The content of a request from its body; raises `InputError` if it is none."""
     try:
         return sent_of(raw, betas, lifetimes)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+    except (*NOT_JSON, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{name} does not hold the body of a request as JSON, as it was sent: {error}"
         ) from error

@@ -20,7 +20,7 @@ from msgspec import Struct
 from sevenfold.archive import databases
 from sevenfold.archive.formats import COMPRESSED, first_records, is_session_file
 from sevenfold.archive.untrusted import one_line
-from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
+from sevenfold.errors import NOT_JSON, InputError, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.ports import LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.authorship import users_words
@@ -218,7 +218,7 @@ def read_label(path: Path) -> SessionLabel:
 def _folder(raw: bytes) -> str:
     try:
         return msgspec.json.decode(raw, type=LogIdentity).folder
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, encode_json
 from sevenfold.record.view import View
@@ -99,7 +99,17 @@ def _listed(given: Any, what: str, wanted: str) -> list[Any]:
         raise InputError(f"{what} is bytes; decode it, or send it as base64 in a content block")
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{what} is a {type(given).__name__}; give {wanted} or a list of content blocks")
-    return list(given)
+    return _all_of(given, what)
+
+
+def _all_of(given: Iterable[Any], what: str) -> list[Any]:
+    """Everything that an iterable of the caller's yields; raises `InputError` if it fails while it is read."""
+    try:
+        return list(given)
+    except SevenfoldError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} cannot be read: its iteration raised {type(error).__name__}") from error
 
 
 def _encoded(value: Any, where: str) -> bytes:
@@ -118,6 +128,13 @@ def _dumped(part: Any) -> Any:
         return dump()
     except Exception:  # noqa: BLE001 (any object may have a method of that name)
         return part
+
+
+def converted_messages(given: Iterable[Any]) -> list[Any]:
+    """A list of messages of any API as messages of the Messages API; raises `InputError` if it is no list."""
+    if isinstance(given, (*_BYTES, str, Mapping)) or not isinstance(given, Iterable):
+        raise InputError(f"messages must be a list of messages, got a {type(given).__name__}")
+    return _all_of(foreign.messages(given), "the list of messages")
 
 
 # Tool results

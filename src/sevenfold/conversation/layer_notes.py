@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import Raw
 
-from sevenfold.errors import InputError
+from sevenfold.errors import NOT_JSON, InputError
 from sevenfold.record.decisions import LayerNote
 
 if TYPE_CHECKING:
@@ -45,6 +45,6 @@ def read(c: Conversation, layer: str, kind: type[T]) -> T | None:
 def _converted(note: Raw, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(note, type=kind)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         # Another version of the layer kept it.
         return None

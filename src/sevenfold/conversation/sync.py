@@ -24,7 +24,6 @@ from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import CUT_START, NO_RESULT
-from sevenfold.wire import foreign
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -96,7 +95,7 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
 def read(messages: Iterable[Any]) -> list[Given]:
     """Convert the messages of a list to blocks; raises an `InputError` that names an invalid one."""
     found = []
-    for place, message in enumerate(foreign.messages(messages)):
+    for place, message in enumerate(intake.converted_messages(messages)):
         role = message.get("role") if isinstance(message, Mapping) else None
         if role not in ROLES:
             kind = message.get("type") if isinstance(message, Mapping) else None

@@ -1,7 +1,7 @@
 """Waiting for a provider that cannot answer now: how long, how often, and what the user is told.
 
 The pauses double up to a minute, and are lengthened at random, so that clients that were refused together do not all
-come back together. A provider that says how long to wait is obeyed.
+come back together. A provider that says how long to wait is never asked earlier than that.
 """
 
 from __future__ import annotations
@@ -133,8 +133,9 @@ def pause_before(error: ModelError, retry: int, spread: str = "") -> float | Non
         return usual
     if wish > LONGEST_WISH:
         return None
-    # A wish of nothing at all would be repeated without end; with every failure it is trusted less.
-    return wish if wish >= FIRST_PAUSE else usual
+    # A short wish that was of no use is repeated with every refusal: obeyed to the second, it would use up all
+    # retries within a minute or two of an outage that lasts much longer.
+    return max(wish, usual)
 
 
 def describe(error: ModelError) -> str:

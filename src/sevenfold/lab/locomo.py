@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from sevenfold.errors import InputError
+from sevenfold.errors import NOT_JSON, InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
 from sevenfold.recall.search import Hit, Scorer
@@ -230,7 +230,7 @@ def _dialogues(data: Path) -> Iterator[Dialogue]:
     for path in sorted(data.glob("*.json")) if data.is_dir() else [data]:
         try:
             samples = msgspec.json.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError, RecursionError) as error:
+        except (OSError, *NOT_JSON) as error:
             why = getattr(error, "strerror", None) or error
             raise InputError(f"{path}: {why}; name a file or folder of conversations") from error
         for sample in samples if isinstance(samples, list) else [samples]:

@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError, Refused, TranscriptError
+from sevenfold.errors import NOT_JSON, InputError, Refused, TranscriptError
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
 from sevenfold.memory.index import write_index
@@ -524,7 +524,7 @@ class Memory:
     def _recorded(self) -> Iterator[MemoryChange]:
         """All recorded changes; unreadable lines are skipped."""
         for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
-            with suppress(msgspec.DecodeError):
+            with suppress(*NOT_JSON):
                 yield msgspec.json.decode(line, type=MemoryChange)
 
     def _last(self) -> MemoryChange:
@@ -557,6 +557,6 @@ class Memory:
 
     def _counted(self, file: str, kind: type[_Count]) -> dict[str, _Count]:
         """The counts in a file; empty if it cannot be read."""
-        with suppress(msgspec.DecodeError):
+        with suppress(*NOT_JSON):
             return msgspec.json.decode(self._folder.read(file) or b"{}", type=dict[str, kind])  # type: ignore[valid-type]
         return {}

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import NOT_JSON
 from sevenfold.ports import Clock, Folder
 
 UNSEEN = ".versions/unseen.json"
@@ -93,7 +94,7 @@ class UnseenSessions:
                 self._write(known | {session: changed})
 
     def _read(self) -> dict[str, SessionLooks]:
-        with suppress(msgspec.DecodeError):
+        with suppress(*NOT_JSON):
             return msgspec.json.decode(self._folder.read(UNSEEN) or b"{}", type=dict[str, SessionLooks])
         return {}
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sevenfold import __version__
+from sevenfold.errors import NOT_JSON
 from sevenfold.wire.error_report import ErrorAnswer, report_of, retry_after
 
 if TYPE_CHECKING:
@@ -138,6 +139,6 @@ def _refusal(response: Response) -> ErrorAnswer:
                 break
     text = raw.decode(errors="replace").strip()
     body: object = text or f"Error code: {response.status_code}"
-    with suppress(msgspec.DecodeError):
+    with suppress(*NOT_JSON):
         body = msgspec.json.decode(text)
     return ErrorAnswer(report_of(body, response.status_code, response.headers))

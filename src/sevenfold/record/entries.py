@@ -90,6 +90,8 @@ class Said(Struct, frozen=True, gc=False):
     """Where the text of a user message comes from, if they did not type all of it: an `authorship.MessageOrigin`."""
     typed: str | None = None
     """What the user typed of such a message; None if that is not recorded."""
+    new_kinds: tuple[str, ...] = ()
+    """Kinds of blocks in an answer that the provider sent although this version of the engine did not know them."""
 
     def __post_init__(self) -> None:
         calls: list[str] = []
@@ -211,6 +213,7 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     outdated: bool | None = msgspec.field(default=None, name="sevenfold_outdated")
     text_origin: str | None = msgspec.field(default=None, name="sevenfold_origin")
     typed: str | None = msgspec.field(default=None, name="sevenfold_typed")
+    new_kinds: tuple[str, ...] | None = msgspec.field(default=None, name="sevenfold_kinds")
     v: int | None = None
     kind: str | None = None
     custom_title: str | None = None
@@ -369,6 +372,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         bool(head.outdated),
         origin=head.text_origin or "",
         typed=head.typed,
+        new_kinds=head.new_kinds or (),
     )
 
 

@@ -142,7 +142,7 @@ class Layout:
             self.index[said.uuid] = place
             items.append(item)
             if self._weighs:
-                self.wire.add(place, item.role, said.message_id, item.shown, item.begins)
+                self.wire.add(place, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
@@ -153,7 +153,8 @@ class Layout:
             return None
         for number in range(self.wire.truncate(place), len(self.items)):
             one = self.items[number]
-            self.wire.add(number, one.role, one.said.message_id, one.shown, begins=one.begins)
+            said = one.said
+            self.wire.add(number, one.role, said.message_id, one.shown, one.begins, said.new_kinds)
         return measured
 
     def place(self, said: Said) -> int:

@@ -34,6 +34,7 @@ from sevenfold.record.entries import (
     Stored,
     read_usage,
 )
+from sevenfold.record.sendable import new_kinds
 from sevenfold.record.usage import DELETED, UNEDITED, UNMANAGED, Edits
 
 if TYPE_CHECKING:
@@ -226,6 +227,9 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
     reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage, kept))
     more = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
     more += b',"sevenfold_outdated":true' if answer.outdated else b""
+    kinds = new_kinds(answer.blocks)
+    if kinds:
+        more += b',"sevenfold_kinds":' + _encode(kinds)
     line = _spoken(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + more)
     said = Said(
         at.uuid,
@@ -241,6 +245,7 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
         cut=own and stop is None,
         edits=edits,
         outdated=answer.outdated,
+        new_kinds=kinds,
     )
     return Written(line, said)
 

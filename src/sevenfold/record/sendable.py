@@ -3,11 +3,15 @@
 A record is sent again with every request, so one block without an id, or in the mouth of the wrong speaker, would make
 its session unsendable for good. Such a block is sent as text that says what it was and holds its bytes; reasoning that
 was never signed is left out. Nothing is changed in the record, and the same block is always replaced by the same text.
+
+A block of a kind that is not listed here is damage too, unless it came in an answer that one of our sessions received:
+then the provider has learnt a new kind, and takes it back as it sent it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw
@@ -15,6 +19,26 @@ from msgspec import Raw
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, Opaque, ToolResult, ToolUse
 
+TAKEN_KINDS = blocks.KNOWN_KINDS | {
+    "search_result",
+    "container_upload",
+    "cache_edits",
+    "tool_addition",
+    "tool_removal",
+    "server_tool_use",
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool_search_tool_result",
+    "mcp_tool_use",
+    "mcp_tool_result",
+    "mcp_tool_listing",
+    "advisor_tool_result",
+    "fallback",
+}
+"""The kinds of blocks that a provider takes."""
 _SPEAKERS = {
     **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
     **dict.fromkeys((*THINKING, "tool_use", "server_tool_use", "mcp_tool_use"), "assistant"),
@@ -38,8 +62,20 @@ _INSIDE_RESULTS = frozenset(
 )
 
 
-def sendable(role: str, block: Block) -> Block | None:
-    """The block as a provider takes it from this speaker: usually unchanged; None if it is left out."""
+def new_kinds(answer: Sequence[Block]) -> tuple[str, ...]:
+    """The kinds of blocks in a provider's answer that are not listed here."""
+    new: list[str] = []
+    for block in answer:
+        if block.kind not in TAKEN_KINDS and block.kind not in new:
+            new.append(block.kind)
+    return tuple(new)
+
+
+def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
+    """The block as a provider takes it from this speaker: usually unchanged; None if it is left out.
+
+    ``new`` are kinds that are not listed here but that the provider itself sent.
+    """
     kind = block.kind
     if kind == "text" and block.raw.startswith(_TEXT):
         return block
@@ -49,7 +85,7 @@ def sendable(role: str, block: Block) -> Block | None:
         return block
     if kind == "tool_result" and role == "user" and block.id:
         return _sendable_result(block)
-    if _is_sendable(role, block):
+    if _is_sendable(role, block, new):
         return block
     return None if kind in THINKING else blocks.text(described(block))
 
@@ -60,12 +96,14 @@ def described(block: Block) -> str:
     return f"[A {kind} block that cannot be sent]\n{block.raw.decode(errors='replace')}"
 
 
-def _is_sendable(role: str, block: Block) -> bool:
+def _is_sendable(role: str, block: Block, new: Sequence[str]) -> bool:
     kind = block.kind
+    if kind not in TAKEN_KINDS:
+        return kind in new
     server_result = kind.endswith("_tool_result")
     speaker = "assistant" if server_result else _SPEAKERS.get(kind, role)
     # A result that names no call has nothing to answer.
-    if not kind or speaker != role or kind == "tool_result":
+    if speaker != role or kind == "tool_result":
         return False
     body = block.body()
     if isinstance(body, ToolUse):

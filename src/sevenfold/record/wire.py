@@ -116,12 +116,20 @@ class Wire:
         self._pending: dict[str, None] | None = {}
         """The calls of the newest answer that have no result yet; None: not yet determined."""
 
-    def add(self, number: int, role: str, key: str, parts: Sequence[Block], begins: bool = False) -> None:
+    def add(
+        self,
+        number: int,
+        role: str,
+        key: str,
+        parts: Sequence[Block],
+        begins: bool = False,
+        new_kinds: Sequence[str] = (),
+    ) -> None:
         """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none.
 
-        With ``begins`` they start a new message.
+        With ``begins`` they start a new message. ``new_kinds`` are kinds of blocks that only the provider knows.
         """
-        parts, repairs = _sendable(role, parts)
+        parts, repairs = _sendable(role, parts, new_kinds)
         if not parts:
             return
         self._open = None
@@ -316,12 +324,14 @@ class Wire:
         return kept or [blocks.text(NO_RESULT)], repairs
 
 
-def _sendable(role: str, parts: Sequence[Block]) -> tuple[Sequence[Block], list[Repair]]:
+def _sendable(
+    role: str, parts: Sequence[Block], new_kinds: Sequence[str]
+) -> tuple[Sequence[Block], list[Repair]]:
     """The blocks as a provider takes them, and the repairs that took; usually the same blocks, and none."""
     sound: list[Block] = []
     repairs: list[Repair] = []
     for part in parts:
-        replacement = sendable(role, part)
+        replacement = sendable(role, part, new_kinds)
         if replacement is not part:
             repairs.append(Repair("unsendable", part.id or part.kind))
         if replacement is not None:

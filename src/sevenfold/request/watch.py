@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import NOT_JSON
 from sevenfold.events import CacheBroke
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import read_field
@@ -300,7 +301,7 @@ def rewrite_usd(tokens: int, lifetimes: Lifetimes, profile: Profile) -> float | 
 def _lines(raw: bytes) -> list[str]:
     try:
         return msgspec.json.format(raw, indent=1).decode(errors="replace").splitlines()
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return raw.decode(errors="replace").splitlines()
 
 

@@ -26,7 +26,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import SettingError, TranscriptLocked, UserError
+from sevenfold.errors import NOT_JSON, SettingError, TranscriptLocked, UserError
 from sevenfold.stores.files import private_parent, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.lineage import must_be_user
@@ -241,7 +241,7 @@ class Trust:
             return _Listed()
         except OSError as error:
             raise SettingError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-        except (msgspec.DecodeError, ValueError) as error:
+        except NOT_JSON as error:
             raise SettingError(
                 f"{self.path}: is damaged ({error}); remove it and trust your folders again"
             ) from error

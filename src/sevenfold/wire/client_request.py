@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
+from sevenfold.errors import NOT_JSON
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.wire import foreign
@@ -202,7 +203,7 @@ def _listed(fields: Fields, name: str) -> list[Raw]:
         return []
     try:
         return _raws.decode(raw)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise MalformedRequest(f"{name} must be a list: {error}") from error
 
 

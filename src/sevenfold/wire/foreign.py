@@ -87,8 +87,8 @@ def _answer(message: Json) -> Iterator[Any]:
     if isinstance(thought, str):
         yield {"type": "thinking", "thinking": thought, "signature": ""}
     content = message.get("content") or message.get("refusal") or ()
-    yield from [content] if isinstance(content, str | Mapping) else content
-    for called in message.get("tool_calls") or ():
+    yield from _parts(content)
+    for called in _parts(message.get("tool_calls") or ()):
         match called:
             case {"id": str() as call, "function": {"name": name, **rest}}:
                 yield _call(call, name, rest.get("arguments"))
@@ -96,6 +96,12 @@ def _answer(message: Json) -> Iterator[Any]:
                 yield _call(call, name, rest.get("input"))
             case _:
                 yield called
+
+
+def _parts(content: Any) -> Iterable[Any]:
+    """The parts of a content; what is no list of parts is one, and is refused with its name where blocks are read."""
+    plain = isinstance(content, str | bytes | Mapping)
+    return [content] if plain or not isinstance(content, Iterable) else content
 
 
 def _call(call: str, name: Any, given: Any) -> Json:

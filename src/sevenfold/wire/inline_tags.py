@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 from msgspec import Struct
 
+from sevenfold.errors import NOT_JSON
 from sevenfold.ports import Piece
 
 THINK, THOUGHT = "<think>", "</think>"
@@ -79,7 +80,7 @@ def call_in(words: str) -> WrittenCall | None:
     """The tool call in a JSON text, as in the Hermes, Qwen and Llama templates; None if it is not one."""
     try:
         said = msgspec.json.decode(words.strip())
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
     said = said.get("function", said) if isinstance(said, dict) else None
     if not isinstance(said, dict) or not isinstance(said.get("name"), str):

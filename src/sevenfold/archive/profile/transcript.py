@@ -20,6 +20,7 @@ from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.figures import SessionProfile
 from sevenfold.archive.profile.labels import CallLabel, ContextPiece
 from sevenfold.archive.readers import codex
+from sevenfold.errors import NOT_JSON
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
@@ -347,5 +348,5 @@ def _prompt(usage: Usage) -> int:
 def _decode(decoder: msgspec.json.Decoder[_T], raw: bytes | Raw, otherwise: _T) -> _T:
     try:
         return decoder.decode(raw)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return otherwise

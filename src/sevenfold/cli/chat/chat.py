@@ -203,6 +203,8 @@ class Chat:
 
     def _handle(self, event: AgentEvent) -> None:
         """Update the activity after an event of the agent, and show the event."""
+        if isinstance(event, Piece):
+            self.live = replace(self.live, heard=self.clock())
         match event:
             case Piece(kind="text", words=words):
                 self._fold_thinking()
@@ -216,7 +218,7 @@ class Chat:
                 self.live = replace(self.live, preparing=name)
             case events.ToolBegan(call=call):
                 self._flush()
-                self.live = self.live.began(call, self.clock())
+                self.live = replace(self.live.began(call, self.clock()), heard=None)
             case events.ToolProgress(call=call, text=text):
                 self.live = self.live.progress(call, text)
             case events.ToolEnded():
@@ -249,6 +251,8 @@ class Chat:
             self._descriptions[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
+        if isinstance(event, Sending) and event.source == "main":
+            self.live = replace(self.live, heard=self.clock())
         if isinstance(event, Sending) and self.live.waiting is not None:
             self.live = replace(self.live, waiting=None)
             self.screen.changed()
@@ -259,6 +263,7 @@ class Chat:
                 # An answer that reached its limit is continued, and shown as one.
                 self._flush()
             self._answer_shown = False
+            self.live = replace(self.live, heard=None)
             self._end_wait(event.at)
         if isinstance(event, Answered | Acted):
             self.update()
@@ -287,7 +292,8 @@ class Chat:
             self._thought = ""
             self._waiting_since = self._waiting_since or wait.at
             self.live = replace(self.live, pending="", preparing="", thinking="")
-        self.live = replace(self.live, waiting=wait, waits_until=self.clock() + wait.seconds)
+        until = self.clock() + wait.seconds
+        self.live = replace(self.live, waiting=wait, waits_until=until, heard=None)
         if not self.screen.redraws:
             self.say("warning", wait_line(wait, wait.seconds, self.screen.signs.dot))
         self.screen.changed()

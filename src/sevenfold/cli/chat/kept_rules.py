@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.errors import SettingError
+from sevenfold.errors import NOT_JSON, SettingError
 from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.trust import user_folder
@@ -45,7 +45,7 @@ def _read() -> dict[str, list[str]]:
         return {}
     except OSError as error:
         raise SettingError(f"{rules_file()}: cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, ValueError) as error:
+    except NOT_JSON as error:
         raise SettingError(f"{rules_file()}: is damaged ({error}); correct or remove it") from error
 
 

@@ -23,7 +23,7 @@ from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.archive.profile.labels import label_of
 from sevenfold.cli.chat.reports import wait_line
 from sevenfold.cli.chat.screen import Signs, wrap
-from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
+from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch, whole_seconds
 from sevenfold.conversation.request import ToolCall
 from sevenfold.events import Waiting
 
@@ -226,6 +226,10 @@ class RunningCall(Struct, frozen=True):
     last: str = ""
 
 
+QUIET_AFTER = 15.0
+"""After so many seconds without a piece of the answer, the user is told how long nothing has arrived."""
+
+
 class Activity(Struct, frozen=True):
     """The current activity: text that is arriving, calls in progress, queued messages.
 
@@ -249,6 +253,8 @@ class Activity(Struct, frozen=True):
     """The pause before a request is sent again; None if there is none."""
     waits_until: float = 0.0
     """When the pause ends, by the chat's clock."""
+    heard: float | None = None
+    """When the request was sent, or a piece of its answer last arrived; None if no answer is awaited."""
 
     def began(self, call: ToolCall, now: float) -> Activity:
         """The activity after a call has started."""
@@ -284,7 +290,11 @@ def draw_activity(
         )
     elif live.doing:
         elapsed = now - live.since
-        tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
+        tail = f"{signs.dot}{stopwatch(elapsed)}"
+        if live.heard is not None and now - live.heard >= QUIET_AFTER:
+            tail += f"{signs.dot}nothing new for {whole_seconds(now - live.heard)}"
+        if not live.stopping:
+            tail += f"{signs.dot}Esc interrupts"
         doing = Text(_doing(live), style="cyan")
         parts.append(_moving(doing, tail, live.thinking, elapsed, spec))
     queued = (one_line(text, max(8, spec.width - 12), signs.cut) for text in live.queued)

@@ -26,7 +26,7 @@ from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.reports import Spending, event_line, wait_line
 from sevenfold.cli.text import clean, complain, one_line
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import ModelError, Refused, UserError
+from sevenfold.errors import NOT_JSON, ModelError, Refused, UserError
 from sevenfold.events import Answered, Failed, Waiting
 from sevenfold.ports import Piece
 from sevenfold.record.authorship import PASTED, UserPrompt
@@ -367,7 +367,7 @@ def read_prompts(lines: TextIO) -> Iterator[str]:
             continue
         try:
             content = msgspec.json.decode(line, type=_Input).message.content
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             raise Refused(
                 f"line {number} of the input is not a user message: {error}; write a line such as "
                 '{"type": "user", "message": {"role": "user", "content": "…"}}'

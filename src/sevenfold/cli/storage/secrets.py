@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError
+from sevenfold.errors import NOT_JSON, InputError
 from sevenfold.record import entries, redact
 from sevenfold.record.blocks import read_field
 from sevenfold.record.entries import Damaged, Entry
@@ -89,7 +89,7 @@ def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
 def _record(line: bytes) -> str:
     try:
         return read_field(line, "uuid") or read_field(line, "id")
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
 
 

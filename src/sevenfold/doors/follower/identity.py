@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from sevenfold.errors import NOT_JSON
 from sevenfold.record.blocks import words_of
 from sevenfold.wire.client_request import Api, ClientRequest, read_message
 from sevenfold.wire.reader import string_value
@@ -127,7 +128,7 @@ def _codex_kind(request: ClientRequest) -> str:
         return ""
     try:
         return _turn_metadata.decode(_client_metadata.decode(raw).turn or "{}").request_kind
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
 
 
