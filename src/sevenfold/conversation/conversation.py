@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake, turn
+from sevenfold.conversation import intake, reporting, turn
 from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter
 from sevenfold.conversation.epoch_keeping import EpochKeeping
 from sevenfold.conversation.epoch_state import EpochState
-from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
@@ -33,6 +32,7 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
+from sevenfold.conversation.reporting import Events
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
 from sevenfold.conversation.room import Check, ClearableResults, Limits
@@ -118,7 +118,7 @@ class Conversation(EpochKeeping):
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self._begin_layers()
-        events.epochs(self)
+        reporting.epochs(self)
         if against:
             self.events.aside("cache", f"an hour in the cache: {against}")
 
@@ -316,7 +316,7 @@ class Conversation(EpochKeeping):
             )
             self._pending = Pending(why, self.transcript.view.tip, fields)
             if self.epoch.opened:
-                events.epochs(self)
+                reporting.epochs(self)
             return self._pending
 
     def prepared(self, fields: Mapping[str, bytes]) -> Flow[Pending]:
@@ -331,7 +331,7 @@ class Conversation(EpochKeeping):
             )
         prepared = write_request(self, pending)
         if self.epoch.opened:
-            events.epochs(self)
+            reporting.epochs(self)
         return prepared
 
     @property
@@ -364,7 +364,7 @@ class Conversation(EpochKeeping):
             self.break_watch = self.settings.break_watch
             outcome = super().observe(reply)
             if self.epoch.opened:
-                events.epochs(self)
+                reporting.epochs(self)
             self.answers += 1
             self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
@@ -390,7 +390,7 @@ class Conversation(EpochKeeping):
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
             super().failed(error, again=again)
-            events.epochs(self)
+            reporting.epochs(self)
 
     def keep_partial(self, error: ModelError) -> bool:
         """Record the part that came of an answer the user cut off, if the agent keeps it; False if it does not."""
