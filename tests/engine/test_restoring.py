@@ -13,6 +13,7 @@ from sevenfold.agent.slots import State, StateSlot
 from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
+from sevenfold.stores.memory import MemoryStore
 from tests.engine.working import begun, body, texts, uuids, world
 
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
@@ -90,6 +91,30 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
         assert said.count("the text of old.py") == 1
         assert said.count("the text of new.py") == 1
         assert here.told(Compacted)[0].restored == ("files",)
+
+
+@pytest.mark.spec("S4.10", "S25.31")
+@pytest.mark.parametrize("in_files", [True, False], ids=["in files", "in no file"])
+def test_files_of_the_workspace_come_back_whatever_store_the_session_is_in(
+    tmp_path: Path, monkeypatch: Any, in_files: bool
+) -> None:
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    file = tmp_path / "tides.txt"
+    file.write_text("the text of the tide table\n")
+    client = sevenfold.OfflineClient(sevenfold.Script(["Hello.", "Yes."]))
+    place = tmp_path / "sessions" if in_files else MemoryStore()
+    with sevenfold.Session.open(
+        "s", model="claude-sonnet-5-5", client=client, store=place, folder=tmp_path
+    ) as session:
+        for _ in range(2):
+            session.user("Go on. " * 200)
+            session.complete()
+        session.conversation.remember_read(str(file), "toolu_1", "1")
+        made = session.compact(engine="extractive")
+        assert made is not None
+        assert made.restored == ("files",)
+        session.user("And now?")
+        assert texts(body(session)).count("the text of the tide table") == 1
 
 
 @pytest.mark.spec("S4.10", "S4.14")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -405,6 +405,19 @@ class StoreContract:
             store.sessions(since=newest)
         )
         assert list(store.sessions(since=newest + 1_000)) == []
+
+    def test_a_session_is_imported_as_a_whole_or_not_at_all(self, store: Store) -> None:
+        def cut_off() -> Iterator[bytes]:
+            yield b"one\n"
+            raise EOFError("the other end was cut off")
+
+        with pytest.raises(EOFError):
+            store.import_("s", cut_off())
+        assert list(store.sessions()) == []
+        store.import_("s", [b"one\n", b"two\n"])
+        with pytest.raises(InputError):
+            store.import_("s", [b"three\n"])
+        assert list(store.export("s")) == [b"one\n", b"two\n"]
 
     def test_nothing_is_left_of_a_session_that_was_erased(self, store: Store) -> None:
         for session in ("s", "s2"):
