@@ -29,7 +29,14 @@ from sevenfold.errors import (
     TranscriptMissing,
     TranscriptOvertaken,
 )
-from sevenfold.ports import AgentMessage, Folder, Log, Store
+from sevenfold.ports import (
+    MOST_MESSAGES_AT_ONCE,
+    MOST_MESSAGES_WAITING,
+    AgentMessage,
+    Folder,
+    Log,
+    Store,
+)
 from sevenfold.stores import registry
 
 FOLDERS: dict[str, Callable[[Store], Folder]] = {
@@ -584,3 +591,16 @@ class StoreContract:
             assert message.text == "hello"
             mailbox.acknowledge([message])
             assert list(mailbox.waiting("b")) == []
+
+    def test_only_so_many_messages_wait_for_one_recipient(self, store: Store) -> None:
+        with closing(store.mailbox()) as mailbox:
+            for number in range(MOST_MESSAGES_WAITING):
+                assert mailbox.send(AgentMessage(f"m{number}", "a", "b", "hello")) == "queued"
+            one_more = AgentMessage("one more", "a", "b", "hello")
+            assert mailbox.send(one_more) == "refused"
+            assert mailbox.send(AgentMessage("one more", "a", "c", "hello")) == "queued"
+            waiting = mailbox.waiting("b")
+            assert [message.id for message in waiting] == [f"m{n}" for n in range(MOST_MESSAGES_AT_ONCE)]
+            mailbox.acknowledge(waiting[:1])
+            again = AgentMessage("and again", "a", "b", "hello")
+            assert mailbox.send(again) == "queued"
