@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 
 from bench.mailbox import soak
-from sevenfold.cli.purge import mask, survey
-from sevenfold.cli.storage.rewrite import RecordStamper
-from sevenfold.cli.storage.secrets import Leak
+from sevenfold.archive.upkeep.purge import mask, survey
+from sevenfold.archive.upkeep.rewrite import RecordStamper
+from sevenfold.archive.upkeep.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
 from sevenfold.ports import AgentMessage, Mailbox, Store
