@@ -10,7 +10,7 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.slots import State, StateSlot
-from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen
+from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen, Slot
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
 from sevenfold.stores.memory import MemoryStore
@@ -127,9 +127,9 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
         StateSlot("agents", lambda: [State("Agent scout", "running since noon")]),
     ]
     with world() as here, with_files(here, tmp_path, monkeypatch) as session:
-        session.conversation.slots.extend(slots)
+        session.conversation.restore((*session.conversation.slots, *slots))
         forgotten: list[int] = []
-        session.conversation.cleanups.append(lambda: forgotten.append(1))
+        session.conversation.call_after_compaction(lambda: forgotten.append(1))
         session.pin(session.user("Always answer in verse."))
         for turn in range(10):
             here.work(session, 2, 300)
@@ -180,11 +180,12 @@ def test_what_finds_no_room_goes_cheapest_first_and_a_slot_that_fails_stops_noth
 
     big: Callable[[], list[State]] = lambda: [State("Big", "x " * 40_000)]  # noqa: E731
     with world() as here, begun(here, 6) as session:
-        session.conversation.slots += [
+        slots: list[Slot] = [
             StateSlot("plan", lambda: [State("The plan", "short")]),
             Broken(),
             StateSlot("huge", big, each=1_000_000),
         ]
+        session.conversation.restore((*session.conversation.slots, *slots))
         made = session.compact(engine="extractive")
         assert made is not None
         assert "plan" in made.restored

@@ -124,8 +124,6 @@ class Conversation(EpochKeeping):
 
     def _begin_work(self, options: RequestOptions) -> None:
         """What changes from request to request, and from task to task."""
-        self.asked_at: dict[str, float] = {}
-        """When each request in flight was sent, by request id."""
         self.closing = Signal()
         """Happens when the session is closed: nothing waits any longer to send a request again."""
         self.diagnoses = options.diagnoses
@@ -144,14 +142,15 @@ class Conversation(EpochKeeping):
         """Whether the agent works without a user to answer questions."""
 
     def _begin_layers(self) -> None:
-        """What layers leave with the conversation for others to call."""
-        self.cleanups: list[Callable[[], None]] = []
-        """Called after a compaction, for example to forget content that is no longer in view."""
-        self.hiding: list[Callable[[], None]] = []
-        """Called before a compaction hides messages; must not wait."""
-        self.endings: list[Ending] = []
+        """What layers and the agent leave with the conversation for others to call."""
+        self._before_hiding: list[Callable[[], None]] = []
+        self._after_compaction: list[Callable[[], None]] = []
+        self.endings: tuple[Ending, ...] = ()
         """Work that a layer has to do before the conversation is closed."""
-        self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
+        slots: list[Slot] = []
+        for layer in self.ladder.restores:
+            slots += layer.slots(self)
+        self.slots = tuple(slots)
         """The slots restored after a compaction, most important first."""
 
     def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
@@ -567,8 +566,29 @@ class Conversation(EpochKeeping):
     def before_hiding(self) -> None:
         """Let layers look at the messages in view, because a compaction is about to hide some."""
         with self.lock:
-            for look in self.hiding:
+            for look in self._before_hiding:
                 look()
+
+    def call_before_hiding(self, look: Callable[[], None]) -> None:
+        """Have this called before a compaction hides messages; it must not wait."""
+        self._before_hiding.append(look)
+
+    def after_compaction(self) -> None:
+        """Let layers and the agent forget what a compaction has taken from view."""
+        for forget in self._after_compaction:
+            forget()
+
+    def call_after_compaction(self, forget: Callable[[], None]) -> None:
+        """Have this called after each compaction, for example to forget content that is no longer in view."""
+        self._after_compaction.append(forget)
+
+    def finish_before_closing(self, ending: Ending) -> None:
+        """Have this work finished before the conversation is closed."""
+        self.endings = (*self.endings, ending)
+
+    def restore(self, slots: Iterable[Slot]) -> None:
+        """Restore these slots after a compaction, most important first, in place of those until now."""
+        self.slots = tuple(slots)
 
     def close(self) -> None:
         """Close the log, so that others can write to it."""

@@ -62,13 +62,13 @@ class Exchange(ABC):
     settings: Settings
     cache_key: str = ""
     """Identifies the session to a provider that routes by cache key."""
-    asked_at: dict[str, float]
-    """When each request in flight was sent, by request id."""
 
     def __init__(self) -> None:
         self._asking = False
         self._pending: Pending | None = None
         self._in_flight: tuple[Pending, Prepared] | None = None
+        self._sent_at = 0.0
+        """When the request in flight was sent."""
 
     # -- what each kind does in its own way --------------------------------------------------------
 
@@ -121,6 +121,7 @@ class Exchange(ABC):
                 return self._in_flight[1]
             prepared = self.write(pending)
             self._in_flight = pending, prepared
+            self._sent_at = self.clock.now()
             reporting.sending(self, prepared)
             return prepared
 
@@ -135,7 +136,7 @@ class Exchange(ABC):
                 )
             outcome = self.take_answer(self._in_flight[1], reply)
             self._pending = self._in_flight = None
-            reporting.answered(self, outcome)
+            reporting.answered(self, outcome, self.clock.now() - self._sent_at)
             return outcome
 
     def answered(self, reply: Reply) -> Outcome:

@@ -374,8 +374,7 @@ def _compaction(
         ),
     )
     c.compacted()
-    for forget in c.cleanups:
-        forget()
+    c.after_compaction()
     return boundary
 
 
