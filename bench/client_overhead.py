@@ -21,9 +21,9 @@ import anthropic
 import httpx2
 import msgspec
 
-from sevenfold.lab.simulator.output import events
 from sevenfold.ports import Call
 from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.wire.messages_events import message_events
 
 SIZE = 1_000_000
 ROUNDS = 25
@@ -79,7 +79,7 @@ def conversation(size: int) -> dict[str, Any]:
 
 def official() -> anthropic.Anthropic:
     """Return the official client over a mock connection that answers at once."""
-    streamed = b"".join(events(ANSWER, 24))
+    streamed = b"".join(message_events(ANSWER, 24))
     whole = msgspec.json.encode(ANSWER)
 
     def answer(request: httpx2.Request) -> httpx2.Response:

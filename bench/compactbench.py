@@ -33,7 +33,7 @@ from bench.chats.models import Naming  # noqa: E402 - started as a script, the f
 from bench.chats.session import CYCLES, Held, hold_messages  # noqa: E402
 from bench.chats.talk import Line, padded  # noqa: E402
 from bench.compaction import Bar, show  # noqa: E402
-from sevenfold.layers.compact.request import EngineName  # noqa: E402
+from sevenfold.layers.compact.compaction import EngineName  # noqa: E402
 
 HOME = ROOT / ".dev" / "compactbench"
 BRIDGE = Path(__file__).with_name("chats") / "compactbench_bridge.py"

@@ -27,8 +27,8 @@ from msgspec import Struct, field
 from sevenfold.errors import Refused
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact.check import HEADING
+from sevenfold.layers.compact.compaction import Compacted, EngineName
 from sevenfold.layers.compact.offline import summarise, take_notes
-from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.record import entries
 from sevenfold.session.session import Session
 

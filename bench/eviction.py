@@ -36,7 +36,7 @@ from bench.trials.trial import ALONE, tool_named  # noqa: E402
 from bench.user_words import SEED, budget  # noqa: E402
 from sevenfold.errors import Refused  # noqa: E402
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain  # noqa: E402
-from sevenfold.layers.compact.request import EngineName  # noqa: E402
+from sevenfold.layers.compact.compaction import EngineName  # noqa: E402
 from sevenfold.session.session import Session  # noqa: E402
 
 ENGINES: tuple[EngineName, ...] = ("extractive", "fork", "plain", "notes", "provider")

@@ -28,7 +28,7 @@ from bench.compaction import Bar, show  # noqa: E402
 from bench.trials.trial import ALONE, shown_tokens  # noqa: E402
 from bench.user_words import LARGEST, SEED, WINDOWS  # noqa: E402
 from sevenfold.errors import Refused  # noqa: E402
-from sevenfold.layers.compact.request import EngineName  # noqa: E402
+from sevenfold.layers.compact.compaction import EngineName  # noqa: E402
 from sevenfold.layers.compact.scope import Span  # noqa: E402
 from sevenfold.session.session import Session  # noqa: E402
 

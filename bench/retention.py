@@ -27,8 +27,8 @@ from sevenfold.archive import fidelity
 from sevenfold.archive.audit import by_recall
 from sevenfold.archive.fidelity import Count, Probe
 from sevenfold.lab.simulator.tokens import Counter
+from sevenfold.layers.compact.compaction import EngineName
 from sevenfold.layers.compact.offline import summarise
-from sevenfold.layers.compact.request import EngineName
 from sevenfold.providers.offline import OfflineClient
 from sevenfold.providers.registry import OFFLINE
 from sevenfold.record import blocks

@@ -61,3 +61,18 @@ def test_a_plain_turn_takes_few_calls_in_few_modules() -> None:
     assert total <= MOST_CALLS
     assert len(modules) <= MOST_MODULES
     assert sizes <= MOST_SIZES
+
+
+ONCE = {
+    ("layers/offload/layer.py", "Offload.freeze"),
+    ("layers/compact/compactor.py", "Compactor._full"),
+    ("conversation/room.py", "check"),
+    ("request/watch.py", "Watched.look"),
+    ("request/frame.py", "assemble"),
+}
+"""What a turn decides, looks at or builds."""
+
+
+def test_a_plain_turn_does_nothing_twice() -> None:
+    counted = min((calls_of_a_turn() for _ in range(4)), key=Counter.total)
+    assert {call: counted[call] for call in ONCE} == dict.fromkeys(ONCE, 1)

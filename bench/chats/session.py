@@ -19,9 +19,9 @@ from bench.trials.trial import ALONE, shown_tokens
 from sevenfold.archive.fidelity.reader import strings
 from sevenfold.conversation.resume import read
 from sevenfold.errors import ContextFull, Refused
+from sevenfold.layers.compact.compaction import Compacted, EngineName
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.recogniser import nothing
-from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.ports import Client
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said

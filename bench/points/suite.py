@@ -1,4 +1,4 @@
-"""The test suite itself: how much CPU time `./dev test` takes, and how much of the code the tests cover.
+"""The test suite itself: whether it passes, how much CPU time it takes, and how much of the code it covers.
 
 Measuring coverage doubles the time of the suite, so it is done here and not in `./dev test`.
 """
@@ -19,15 +19,14 @@ import msgspec
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MOST_CPU_MINUTES = 8.0
 LEAST_COVERED = 94.0
 SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER`: makes orphaned descendants children of this process, so their CPU time is counted."""
 
 
-def cpu_time(_: Path | None) -> list[Outcome]:
-    """The CPU time of all steps of `./dev test` together, and whether they pass."""
-    name = "processor time of ./dev test"
+def steps(_: Path | None) -> list[Outcome]:
+    """Whether all steps of `./dev test` pass, and their CPU time together."""
+    name = "steps of ./dev test that pass"
     if is_quick():
         return [Outcome(name, None, "measured in full runs only")]
     if sys.platform == "linux":
@@ -41,14 +40,8 @@ def cpu_time(_: Path | None) -> list[Outcome]:
             break
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes = (spent.ru_utime + spent.ru_stime) / 60
-    return [
-        Outcome(
-            name, minutes <= MOST_CPU_MINUTES, f"{minutes:.1f} min", f"at most {MOST_CPU_MINUTES:g} min"
-        ),
-        Outcome(
-            "steps of ./dev test that pass", not any(codes), f"{codes.count(0)} of {len(codes)}", "all"
-        ),
-    ]
+    passed = f"{codes.count(0)} of {len(codes)}, in {minutes:.1f} min of processor time"
+    return [Outcome(name, not any(codes), passed, "all")]
 
 
 def coverage(_: Path | None) -> list[Outcome]:
@@ -74,4 +67,4 @@ def _run(program: str, *arguments: str, **more: str) -> int:
     )
 
 
-POINTS: list[Point] = [("the suite: time", cpu_time), ("the suite: coverage", coverage)]
+POINTS: list[Point] = [("the suite: steps", steps), ("the suite: coverage", coverage)]

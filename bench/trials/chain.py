@@ -25,9 +25,9 @@ from sevenfold.archive.audit import by_recall
 from sevenfold.archive.fidelity import Probe, Score
 from sevenfold.conversation.resume import read
 from sevenfold.layers.compact import extract
+from sevenfold.layers.compact.compaction import EngineName
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.notation import Facts
-from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.session import factory
 from sevenfold.session.factory import SessionParts

@@ -27,7 +27,7 @@ from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.tokens import Counter
-from sevenfold.layers.compact.request import Compacted, EngineName
+from sevenfold.layers.compact.compaction import Compacted, EngineName
 from sevenfold.layers.compact.summary.marks import MARK
 from sevenfold.ports import Client, Clock, Log
 from sevenfold.profiles import find

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from sevenfold import errors, events
     from sevenfold.agent.agent import Agent, AsyncAgent
-    from sevenfold.agent.events import (
+    from sevenfold.agent.agent_events import (
         Ended,
         Finished,
         Happened,
@@ -104,7 +104,7 @@ __all__ = [
 
 _HOMES = {
     "agent.agent": "Agent AsyncAgent",
-    "agent.events": "Ended Finished Happened Mentioned Notice ToolBegan ToolEnded ToolProgress",
+    "agent.agent_events": "Ended Finished Happened Mentioned Notice ToolBegan ToolEnded ToolProgress",
     "agent.executor": "Asked Consented",
     "agent.hooks.registry": "AsyncHooks Hooks",
     "agent.mcp.servers": "McpServers",

@@ -348,6 +348,12 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True):
     """The time before which it must not be delivered."""
 
 
+MOST_MESSAGES_WAITING = 1_000
+"""How many messages may wait for one recipient, in every mailbox."""
+MOST_MESSAGES_AT_ONCE = 100
+"""How many waiting messages a mailbox returns at once, unless asked otherwise."""
+
+
 class Mailbox(Protocol):
     """Messages on their way to agents, which may be in other processes.
 
@@ -359,10 +365,11 @@ class Mailbox(Protocol):
     def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
         """Queue a message, unless it was sent before; once this returns, it survives the end of any process.
 
-        Returns ``delivered`` if it was sent before and has arrived, ``refused`` if too many wait for the recipient.
+        Returns ``delivered`` if it was sent before and has arrived, ``refused`` if `MOST_MESSAGES_WAITING` wait for the
+        recipient.
         """
 
-    def waiting(self, recipient: str, most: int = ...) -> Sequence[AgentMessage]:
+    def waiting(self, recipient: str, most: int = MOST_MESSAGES_AT_ONCE) -> Sequence[AgentMessage]:
         """The oldest messages that the recipient has not acknowledged, in the order they were sent."""
 
     def acknowledge(self, messages: Iterable[AgentMessage]) -> None:

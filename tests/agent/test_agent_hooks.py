@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.events import Happened, Notice
+from sevenfold.agent.agent_events import Happened, Notice
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks, run_command
 from sevenfold.agent.loop import STOP_HOOKS

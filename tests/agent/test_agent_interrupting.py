@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.agent_events import Ended, Happened, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.executor import LEFT, NOT_DONE
 from sevenfold.agent.loop import INTERRUPTED
 from sevenfold.agent.tools.context import Context

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.agent.events import Mentioned
+from sevenfold.agent.agent_events import Mentioned
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.mentions import mentioned, plainly_a_path
 

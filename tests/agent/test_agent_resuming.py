@@ -15,8 +15,8 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.tools.context import Todo
-from sevenfold.cli.purge import find, remove
-from sevenfold.cli.storage.rewrite import RecordStamper
+from sevenfold.archive.upkeep.purge import find, remove
+from sevenfold.archive.upkeep.rewrite import RecordStamper
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
 from sevenfold.lab.simulator.invariant import extends

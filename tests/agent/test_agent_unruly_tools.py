@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sevenfold import function_tool
-from sevenfold.agent.events import Ended, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.agent_events import Ended, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.executor import LEFT
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput

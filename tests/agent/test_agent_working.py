@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.events import Ended, EventQueue, Finished, Happened, ToolBegan, ToolEnded, ToolProgress
+from sevenfold.agent.agent_events import (
+    Ended,
+    EventQueue,
+    Finished,
+    Happened,
+    ToolBegan,
+    ToolEnded,
+    ToolProgress,
+)
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.read import ReadTool
 from sevenfold.errors import InputError, Refused

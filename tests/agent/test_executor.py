@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sevenfold import Consented, function_tool
-from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded
+from sevenfold.agent.agent_events import AgentEvent, ToolBegan, ToolEnded
 from sevenfold.agent.executor import LEFT, NOT_DONE, AgentHooks, Callbacks, Executor
 from sevenfold.agent.interrupt import LeftBehind
 from sevenfold.agent.permissions.engine import Grants, Permissions

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from sevenfold import events
-from sevenfold.agent import events as agent_events
+from sevenfold.agent import agent_events
 from sevenfold.agent.agent import Agent
 from sevenfold.cli.chat import print_mode
 from sevenfold.cli.chat.chat import ANSWER_DROPPED, Chat

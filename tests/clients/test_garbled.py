@@ -14,9 +14,10 @@ from sevenfold.errors import ModelError
 from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.responses import respond, response_events
+from sevenfold.lab.simulator.responses import respond
 from sevenfold.ports import Call
 from sevenfold.record.log import Answer, Place, Stamp, said_by_model
+from sevenfold.wire.responses_events import response_events
 from tests.clients.asking import (
     KEY,
     MODELS,
@@ -40,7 +41,7 @@ def told(api: str) -> list[bytes]:
         asked = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
         raw = b"".join(chunks(complete(sim, asked), {"stream_options": {"include_usage": True}}, 9))
     else:
-        raw = b"".join(response_events(respond(sim, {"model": "gpt-5.6", "input": "hi"}), {}, 9))
+        raw = b"".join(response_events(respond(sim, {"model": "gpt-5.6", "input": "hi"}), 9))
     return [line.removeprefix(b"data: ") for line in raw.splitlines() if line.startswith(b"data: ")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.layers.compact.check import HEADING, cover, missing
+from sevenfold.layers.compact.compaction import Count, Fact
 from sevenfold.layers.compact.extract.notation import (
     Facts,
     File,
@@ -15,7 +16,6 @@ from sevenfold.layers.compact.extract.notation import (
     Task,
     Words,
 )
-from sevenfold.layers.compact.request import Count, Fact
 
 FACTS = Facts(
     messages=(Words("r1", "Please keep the old parser."), Words("r2", "And name the new one Fern.")),

@@ -19,8 +19,8 @@ from sevenfold.errors import Aborted, Overloaded, PromptTooLong, TranscriptFull
 from sevenfold.events import Compacted, Compacting, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary
 from sevenfold.lab.simulator.faults import Fault
-from sevenfold.layers.compact.request import CompactionRequest
-from sevenfold.layers.notes.layer import compact
+from sevenfold.layers.compact.compaction import CompactionRequest
+from sevenfold.layers.on_request import compact
 from sevenfold.ports import Call
 from sevenfold.session import factory as opened
 from sevenfold.stores.memory import MemoryLog

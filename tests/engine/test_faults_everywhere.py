@@ -19,8 +19,8 @@ from sevenfold.conversation.hooks import HookOutcome
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Aborted, PromptTooLong, ProviderFailed, TranscriptFull
 from sevenfold.events import Compacted
-from sevenfold.layers.compact.request import CompactionRequest
-from sevenfold.layers.notes.layer import compact
+from sevenfold.layers.compact.compaction import CompactionRequest
+from sevenfold.layers.on_request import compact
 from sevenfold.ports import Call
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog

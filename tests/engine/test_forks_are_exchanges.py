@@ -82,14 +82,41 @@ def is_conversation(node: ast.expr, names: set[str]) -> bool:
     )
 
 
+CHANGING = frozenset(
+    {
+        "append",
+        "extend",
+        "insert",
+        "remove",
+        "pop",
+        "clear",
+        "update",
+        "add",
+        "discard",
+        "setdefault",
+        "sort",
+    }
+)
+"""The methods by which lists, dictionaries and sets are changed."""
+
+
+def changed(node: ast.AST) -> ast.expr | None:
+    """What a statement changes: the target of an assignment, or the list, dictionary or set that a method changes."""
+    if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return node.value if isinstance(node, ast.Subscript) else node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+        return node.func.value
+    return None
+
+
 def written_from_outside(tree: ast.Module) -> list[str]:
     names = {name for function in functions(tree) for name in conversations_in(function)}
     return [
         ast.unparse(node)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and is_conversation(node.value, names)
+        if isinstance(target := changed(node), ast.Attribute)
+        and is_conversation(target.value, names)
+        and target.attr != "transcript"  # which has methods of its own
     ]
 
 
@@ -97,6 +124,15 @@ def written_from_outside(tree: ast.Module) -> list[str]:
 def test_other_modules_change_a_conversation_through_its_methods() -> None:
     written = {module: found for module, tree in modules().items() if (found := written_from_outside(tree))}
     assert written == {}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["c.passes = 1", "c.reads['a'] = 1", "c.slots.append(1)", "c.slots += [1]", "del c.reads['a']"],
+)
+def test_every_way_to_change_a_conversation_from_outside_is_found(statement: str) -> None:
+    tree = ast.parse(f"def spoil(c: Conversation) -> None:\n    {statement}\n")
+    assert written_from_outside(tree)
 
 
 # -- killed and resumed -----------------------------------------------------------------------------

@@ -10,9 +10,10 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.slots import State, StateSlot
-from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen
+from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen, Slot
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
+from sevenfold.stores.memory import MemoryStore
 from tests.engine.working import begun, body, texts, uuids, world
 
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
@@ -92,6 +93,30 @@ def test_a_file_whose_reading_is_kept_whole_is_not_sent_twice(tmp_path: Path, mo
         assert here.told(Compacted)[0].restored == ("files",)
 
 
+@pytest.mark.spec("S4.10", "S25.31")
+@pytest.mark.parametrize("in_files", [True, False], ids=["in files", "in no file"])
+def test_files_of_the_workspace_come_back_whatever_store_the_session_is_in(
+    tmp_path: Path, monkeypatch: Any, in_files: bool
+) -> None:
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
+    file = tmp_path / "tides.txt"
+    file.write_text("the text of the tide table\n")
+    client = sevenfold.OfflineClient(sevenfold.Script(["Hello.", "Yes."]))
+    place = tmp_path / "sessions" if in_files else MemoryStore()
+    with sevenfold.Session.open(
+        "s", model="claude-sonnet-5-5", client=client, store=place, folder=tmp_path
+    ) as session:
+        for _ in range(2):
+            session.user("Go on. " * 200)
+            session.complete()
+        session.conversation.remember_read(str(file), "toolu_1", "1")
+        made = session.compact(engine="extractive")
+        assert made is not None
+        assert made.restored == ("files",)
+        session.user("And now?")
+        assert texts(body(session)).count("the text of the tide table") == 1
+
+
 @pytest.mark.spec("S4.10", "S4.14")
 def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "a.py").write_text("version 0\n")
@@ -102,9 +127,9 @@ def test_slots_hold_after_ten_compactions_as_after_the_first(tmp_path: Path, mon
         StateSlot("agents", lambda: [State("Agent scout", "running since noon")]),
     ]
     with world() as here, with_files(here, tmp_path, monkeypatch) as session:
-        session.conversation.slots.extend(slots)
+        session.conversation.restore((*session.conversation.slots, *slots))
         forgotten: list[int] = []
-        session.conversation.cleanups.append(lambda: forgotten.append(1))
+        session.conversation.call_after_compaction(lambda: forgotten.append(1))
         session.pin(session.user("Always answer in verse."))
         for turn in range(10):
             here.work(session, 2, 300)
@@ -155,11 +180,12 @@ def test_what_finds_no_room_goes_cheapest_first_and_a_slot_that_fails_stops_noth
 
     big: Callable[[], list[State]] = lambda: [State("Big", "x " * 40_000)]  # noqa: E731
     with world() as here, begun(here, 6) as session:
-        session.conversation.slots += [
+        slots: list[Slot] = [
             StateSlot("plan", lambda: [State("The plan", "short")]),
             Broken(),
             StateSlot("huge", big, each=1_000_000),
         ]
+        session.conversation.restore((*session.conversation.slots, *slots))
         made = session.compact(engine="extractive")
         assert made is not None
         assert "plan" in made.restored

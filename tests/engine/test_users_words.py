@@ -13,9 +13,9 @@ import pytest
 import sevenfold
 from sevenfold.events import Compacted, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.layers.compact.compaction import Compacted as Result
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.recogniser import nothing
-from sevenfold.layers.compact.request import Compacted as Result
 from sevenfold.record import blocks
 from tests.engine.working import Mind, output, world
 

@@ -11,8 +11,8 @@ import pytest
 from bench.trials.bad_models import HABITS, Misleading, Said
 from bench.trials.trial import ALONE, MODEL
 from sevenfold.conversation.resume import read
+from sevenfold.layers.compact.compaction import Compacted
 from sevenfold.layers.compact.offline import summarise
-from sevenfold.layers.compact.request import Compacted
 from sevenfold.record import blocks
 from sevenfold.record.entries import Boundary
 from sevenfold.session import factory as opened

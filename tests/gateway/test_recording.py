@@ -20,12 +20,12 @@ from sevenfold.archive.profile.files import find, profile, profile_file
 from sevenfold.doors.gateway.recorder import BodyReading, CallStatistics
 from sevenfold.doors.gateway.report import five_lines
 from sevenfold.errors import TranscriptError
-from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.record import entries
 from sevenfold.record.blocks import words_of
 from sevenfold.record.entries import Said
+from sevenfold.wire.messages_events import message_events
 from tests.gateway.standing import Standing, standing
 
 pytestmark = pytest.mark.spec("S30.2")
@@ -268,7 +268,7 @@ def test_compressed_answers_are_read(encoding: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 17, 10_000])
 def test_a_stream_in_any_pieces_gives_the_answer_of_the_body(size: int) -> None:
-    raw = b"".join(events({**MESSAGE, "stop_details": None}, 4))
+    raw = b"".join(message_events({**MESSAGE, "stop_details": None}, 4))
     streamed, error = read(
         [raw[at : at + size] for at in range(0, len(raw), size)], content_type="text/event-stream"
     )
@@ -279,7 +279,7 @@ def test_a_stream_in_any_pieces_gives_the_answer_of_the_body(size: int) -> None:
 
 
 def test_a_stream_that_breaks_off_leaves_its_whole_blocks_and_says_so() -> None:
-    raw = b"".join(events({**MESSAGE, "stop_details": None}, 4))
+    raw = b"".join(message_events({**MESSAGE, "stop_details": None}, 4))
     answer, error = read([raw[: raw.index(b'"index":1')]], content_type="text/event-stream")
     assert [words_of(block) for block in answer.blocks] == ["Grüße 😀"]
     assert error == "the answer broke off"

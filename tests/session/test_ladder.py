@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.conversation.events import Events
+from sevenfold.conversation.reporting import Events
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import ContextFull, PromptTooLong, Refused
 from sevenfold.events import Event, SteppedAside

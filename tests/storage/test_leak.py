@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli.storage.secrets import Leak
+from sevenfold.archive.upkeep.secrets import Leak
 from sevenfold.errors import InputError
 from tests.redaction.making import ALONE, Maker
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import sevenfold
+from sevenfold.archive.upkeep.purge import remove
+from sevenfold.archive.upkeep.rewrite import RecordStamper
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
 from sevenfold.cli.chat.keyboard import InputHistory
-from sevenfold.cli.purge import remove
-from sevenfold.cli.storage.rewrite import RecordStamper
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from sevenfold.archive.upkeep.secrets import SIZE, pieces, scan
 from sevenfold.cli import scan as scan_command
-from sevenfold.cli.storage.secrets import SIZE, pieces, scan
 from sevenfold.record.redact import digest
 from sevenfold.stores.home import Home
 from tests.redaction.making import ALONE, Maker

@@ -28,6 +28,7 @@ from sevenfold.errors import (
 from sevenfold.record import blocks
 from sevenfold.stores.files import explain, safe_name
 from sevenfold.stores.jsonl import log as lines
+from sevenfold.stores.jsonl import store as stored
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from sevenfold.stores.jsonl.store import JsonlStore
 from tests.support import Story, shown, transcript
@@ -114,6 +115,38 @@ def test_readers_need_no_lock(tmp_path):
     writer.append([b"one\n"])
     assert [line for _, line in JsonlLog(path).read()] == [b"one\n"]
     writer.close()
+
+
+@pytest.mark.spec("S25.30")
+def test_an_import_that_is_killed_leaves_nothing_of_the_session(tmp_path):
+    program = f"""
+        import os, signal
+        from pathlib import Path
+        from sevenfold.stores.jsonl.store import JsonlStore
+
+        def lines():
+            for number in range(20_000):
+                yield b'{{"number":%d}}\\n' % number
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        JsonlStore(Path({str(tmp_path)!r})).import_("s", lines())
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert killed.returncode < 0
+    store = JsonlStore(tmp_path)
+    assert list(store.sessions()) == []
+    store.import_("s", [b"{}\n"])
+    assert list(store.export("s")) == [b"{}\n"]
+
+
+@pytest.mark.spec("S25.30")
+def test_a_line_that_could_not_be_read_again_is_not_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LINE_LIMIT", 100)
+    monkeypatch.setattr(stored, "LINE_LIMIT", 100)
+    store = JsonlStore(tmp_path)
+    with pytest.raises(TranscriptError, match="a record of 101 bytes is over the limit of 100"):
+        store.import_("s", [b"{}\n", b"x" * 100 + b"\n"])
+    assert list(store.sessions()) == []
 
 
 def test_the_lock_of_a_killed_process_is_free_and_its_records_are_there(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from sevenfold.archive.rewrite import DraftLog
 from sevenfold.errors import Refused
-from sevenfold.ports import Log
+from sevenfold.ports import Log, LogIdentity
+from sevenfold.record import entries
+from sevenfold.record.decisions import Pin
+from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.log import BranchLog
+from sevenfold.stores.log import BranchLog, Mark
 from sevenfold.stores.memory import MemoryLog
-from tests.stores.records import Model, records
+from tests.stores.records import Model, records, said
 
 
 def drafted(folder: Path) -> Log:
@@ -25,10 +28,48 @@ def drafted(folder: Path) -> Log:
     return DraftLog(path)
 
 
+class IndexedLog(MemoryLog):
+    """A log with an index that is exact: it yields the lines with a mark and no others."""
+
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        for position, line in reversed(list(self.read())):
+            if (before is None or position < before) and bears(entries.read(line), line, mark, name):
+                yield position, line
+
+
+def bears(entry: Entry, line: bytes, mark: Mark, name: str) -> bool:
+    """Whether a record has a mark, by looking at the record."""
+    match mark, entry:
+        case "identity", _:
+            return b'"sessionId"' in line
+        case "record", _:
+            return getattr(entry, "uuid", None) == name
+        case "boundary", Boundary():
+            return True
+        case "decision", Decision(made=made):
+            return type(made).__struct_config__.tag == name
+        case "decided", Decision(made=made):
+            return name in (made.id, getattr(made, "boundary", ""), getattr(made, "decision", ""))
+        case "decided", Boundary(uuid=uuid) | Clearing(uuid=uuid):
+            return uuid == name
+        case _, Said() as said:
+            marks = {
+                "said": True,
+                "answer": said.role == "assistant",
+                "key": said.key == name,
+                "result": name in said.answers,
+                "call": name in said.calls,
+                "stored": bool(said.stored),
+            }
+            return marks.get(mark, False)
+    return False
+
+
 MAKERS: dict[str, Callable[[Path], Log]] = {
     "memory": lambda folder: MemoryLog(),
     "jsonl": lambda folder: JsonlLog.open(folder / "log.jsonl"),
     "draft": drafted,
+    "indexed": lambda folder: IndexedLog(),
     "branch": lambda folder: BranchLog(MemoryLog(), JsonlLog.open(folder / "log.jsonl"), 0),
 }
 
@@ -112,6 +153,31 @@ def test_every_query_finds_what_looking_at_every_record_finds(make, lines, cut, 
     if cut < len(lines):
         Model(there[:cut]).agrees(log.upto(positions[cut]))
     log.close()
+
+
+@pytest.mark.spec("S25.29")
+def test_all_queries_but_that_for_a_text_use_the_index_of_marks_on_branches_too():
+    class NeverSearched(IndexedLog):
+        def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
+            raise AssertionError(f"searched for {text!r}")
+
+    parent = NeverSearched([said("u1", "", "user", "c1", what="result", sevenfold_key="k")])
+    child = BranchLog(parent.upto(parent.end), NeverSearched(start=parent.end), parent.end)
+    branch = BranchLog(child.upto(parent.end), NeverSearched(start=parent.end), parent.end)
+    branch.append([said("u2", "u1", "assistant", "c2", what="call")])
+    assert branch.keyed("k") == "u1"
+    assert branch.result("c1") is not None
+    assert branch.called("c2")
+    assert branch.record("u1") is not None
+    assert [one.uuid for one in branch.said()] == ["u2", "u1"]
+    assert [one.uuid for one in branch.answers()] == ["u2"]
+    assert branch.stored("c1") is None
+    assert branch.decided_at("u1") is None
+    assert list(branch.boundaries()) == []
+    assert list(branch.decisions(Pin)) == []
+    assert branch.identity() == LogIdentity()
+    with pytest.raises(AssertionError, match="searched for b'about c1'"):
+        branch.mentions("about c1")
 
 
 @given(lines=st.lists(records(), max_size=12), cut=st.integers(0, 12))

@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 
 from bench.mailbox import soak
-from sevenfold.cli.purge import mask, survey
-from sevenfold.cli.storage.rewrite import RecordStamper
-from sevenfold.cli.storage.secrets import Leak
+from sevenfold.archive.upkeep.purge import mask, survey
+from sevenfold.archive.upkeep.rewrite import RecordStamper
+from sevenfold.archive.upkeep.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
 from sevenfold.ports import AgentMessage, Mailbox, Store
@@ -86,7 +86,7 @@ def test_two_senders_may_use_the_same_id(mailbox):
 
 @pytest.mark.spec("S7.4")
 def test_a_full_queue_refuses_messages_and_others_still_get_theirs(mailbox, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    monkeypatch.setattr(module, "MOST_MESSAGES_WAITING", 3)
     assert [mailbox.send(message(str(n))) for n in range(5)] == ["queued"] * 3 + ["refused"] * 2
     assert mailbox.send(message("0")) == "queued", "one that is waiting already is not refused"
     assert mailbox.send(message("9", to="c")) == "queued"
@@ -96,7 +96,7 @@ def test_a_full_queue_refuses_messages_and_others_still_get_theirs(mailbox, monk
 
 def test_old_ids_are_forgotten_and_waiting_messages_are_not(mailbox, monkeypatch):
     monkeypatch.setattr(module, "IDS_KEPT", 4)
-    monkeypatch.setattr(module, "MOST_WAITING", 10)
+    monkeypatch.setattr(module, "MOST_MESSAGES_WAITING", 10)
     mailbox.send(message("kept", to="c"))
     for n in range(29):
         mailbox.send(message(str(n)))

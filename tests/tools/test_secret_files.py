@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.agent.events import Mentioned
+from sevenfold.agent.agent_events import Mentioned
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.secret_files import NOTE, named_secret, secret_inside
 from tests.agent.working import agent, model_of, results, texts, use

@@ -19,9 +19,9 @@ from typing import Self, TypeVar, Unpack, get_args
 from msgspec.structs import replace
 
 from sevenfold.agent import interrupt
+from sevenfold.agent.agent_events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.assembly import AgentOptions, Assembly
 from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
-from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
@@ -37,7 +37,7 @@ from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.step_thread import await_end
 from sevenfold.errors import Refused
-from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.compact.compaction import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record.authorship import UserPrompt

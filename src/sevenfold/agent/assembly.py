@@ -14,8 +14,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
+from sevenfold.agent.agent_events import Notice, Reporter
 from sevenfold.agent.checkpoints import Checkpoints, MirroredFolder
-from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.home import AgentHome
 from sevenfold.agent.instructions import LoadedFile

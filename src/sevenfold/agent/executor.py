@@ -20,8 +20,8 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.agent_events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.checkpoints import Checkpoints, may_change
-from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.interrupt import GRACE, SHORT_GRACE, LeftBehind, await_interruptibly, run_interruptibly
 from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.events import End, Finished
+from sevenfold.agent.agent_events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import failed
@@ -27,7 +27,7 @@ from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import NOT_JSON, Aborted, InputError, ModelError, Refused, Unreachable
-from sevenfold.layers.notes.layer import compact
+from sevenfold.layers.on_request import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.authorship import UserPrompt
@@ -38,7 +38,7 @@ from sevenfold.record.wire import NO_RESULT
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.team.team import MapProgress
-    from sevenfold.layers.compact.request import Compacted, CompactionRequest
+    from sevenfold.layers.compact.compaction import Compacted, CompactionRequest
     from sevenfold.record.decisions import AgentEnd
 
 CONTINUATIONS = 3

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sevenfold.agent.events import Mentioned
+from sevenfold.agent.agent_events import Mentioned
 from sevenfold.agent.executor import Executor
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context

@@ -237,8 +237,9 @@ def install(agent: Assembly) -> None:
     if agent.has_standard_prompt:
         before.insert(0, SectionsSlot(agent))
         announced += _listing_slots(agent)
-    conversation.slots[:] = [*before, *_state_slots(agent), *announced, files]
-    conversation.cleanups.extend((files.forget, agent.state.save))
+    conversation.restore((*before, *_state_slots(agent), *announced, files))
+    conversation.call_after_compaction(files.forget)
+    conversation.call_after_compaction(agent.state.save)
 
 
 def _state_slots(agent: Assembly) -> list[Slot]:

@@ -24,7 +24,7 @@ from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
-from sevenfold.layers.compact.request import Compacted, EngineName, UnusedEngine
+from sevenfold.layers.compact.compaction import Compacted, EngineName, UnusedEngine
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.session.session import Session, Wishes

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from sevenfold.archive.upkeep.secrets import SecretHit, scan
 from sevenfold.cli import transcripts
-from sevenfold.cli.storage.secrets import SecretHit, scan
 from sevenfold.cli.text import complain, plural, print_json, write
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home

@@ -14,6 +14,7 @@ from rich.text import Text
 from sevenfold.archive import rewrite
 from sevenfold.archive import sessions as archived
 from sevenfold.archive.sessions import StoredSession, project_name
+from sevenfold.archive.upkeep.purge import find
 from sevenfold.cli import purge, transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
@@ -58,13 +59,13 @@ def _delete(options: argparse.Namespace) -> int:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     home = user_home()
     folder = options.folder
-    found = purge.find(home, options.name, folder)
+    found = find(home, options.name, folder)
     if not found:
         # A session without a transcript can be found only by its exact name, which this is not; others by title too.
         kept = [one for one in archived.stored() if one.path.parent == home.project(folder).folder]
         if not kept:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
-        found = purge.find(home, archived.named(options.name, kept).name, folder)
+        found = find(home, archived.named(options.name, kept).name, folder)
     for one in found:
         there = extent(one)
         about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"

@@ -42,7 +42,6 @@ class Aside(Exchange):
         self.clock = parent.clock
         self.events = parent.events
         self.transcript = parent.transcript
-        self.asked_at = parent.asked_at
         self.settings = parent.settings
         self.break_watch = parent.break_watch
         self.source = rules_of(source)

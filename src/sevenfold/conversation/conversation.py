@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, intake, turn
+from sevenfold.conversation import intake, reporting, turn
 from sevenfold.conversation.background import Ending, Runner
 from sevenfold.conversation.epoch import enter
 from sevenfold.conversation.epoch_keeping import EpochKeeping
 from sevenfold.conversation.epoch_state import EpochState
-from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
@@ -33,6 +32,7 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
+from sevenfold.conversation.reporting import Events
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
 from sevenfold.conversation.room import Check, ClearableResults, Limits
@@ -118,14 +118,12 @@ class Conversation(EpochKeeping):
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self._begin_layers()
-        events.epochs(self)
+        reporting.epochs(self)
         if against:
             self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_work(self, options: RequestOptions) -> None:
         """What changes from request to request, and from task to task."""
-        self.asked_at: dict[str, float] = {}
-        """When each request in flight was sent, by request id."""
         self.closing = Signal()
         """Happens when the session is closed: nothing waits any longer to send a request again."""
         self.diagnoses = options.diagnoses
@@ -144,14 +142,15 @@ class Conversation(EpochKeeping):
         """Whether the agent works without a user to answer questions."""
 
     def _begin_layers(self) -> None:
-        """What layers leave with the conversation for others to call."""
-        self.cleanups: list[Callable[[], None]] = []
-        """Called after a compaction, for example to forget content that is no longer in view."""
-        self.hiding: list[Callable[[], None]] = []
-        """Called before a compaction hides messages; must not wait."""
-        self.endings: list[Ending] = []
+        """What layers and the agent leave with the conversation for others to call."""
+        self._before_hiding: list[Callable[[], None]] = []
+        self._after_compaction: list[Callable[[], None]] = []
+        self.endings: tuple[Ending, ...] = ()
         """Work that a layer has to do before the conversation is closed."""
-        self.slots: list[Slot] = [slot for layer in self.ladder.restores for slot in layer.slots(self)]
+        slots: list[Slot] = []
+        for layer in self.ladder.restores:
+            slots += layer.slots(self)
+        self.slots = tuple(slots)
         """The slots restored after a compaction, most important first."""
 
     def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
@@ -316,7 +315,7 @@ class Conversation(EpochKeeping):
             )
             self._pending = Pending(why, self.transcript.view.tip, fields)
             if self.epoch.opened:
-                events.epochs(self)
+                reporting.epochs(self)
             return self._pending
 
     def prepared(self, fields: Mapping[str, bytes]) -> Flow[Pending]:
@@ -331,7 +330,7 @@ class Conversation(EpochKeeping):
             )
         prepared = write_request(self, pending)
         if self.epoch.opened:
-            events.epochs(self)
+            reporting.epochs(self)
         return prepared
 
     @property
@@ -364,7 +363,7 @@ class Conversation(EpochKeeping):
             self.break_watch = self.settings.break_watch
             outcome = super().observe(reply)
             if self.epoch.opened:
-                events.epochs(self)
+                reporting.epochs(self)
             self.answers += 1
             self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
@@ -390,7 +389,7 @@ class Conversation(EpochKeeping):
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
             super().failed(error, again=again)
-            events.epochs(self)
+            reporting.epochs(self)
 
     def keep_partial(self, error: ModelError) -> bool:
         """Record the part that came of an answer the user cut off, if the agent keeps it; False if it does not."""
@@ -567,8 +566,29 @@ class Conversation(EpochKeeping):
     def before_hiding(self) -> None:
         """Let layers look at the messages in view, because a compaction is about to hide some."""
         with self.lock:
-            for look in self.hiding:
+            for look in self._before_hiding:
                 look()
+
+    def call_before_hiding(self, look: Callable[[], None]) -> None:
+        """Have this called before a compaction hides messages; it must not wait."""
+        self._before_hiding.append(look)
+
+    def after_compaction(self) -> None:
+        """Let layers and the agent forget what a compaction has taken from view."""
+        for forget in self._after_compaction:
+            forget()
+
+    def call_after_compaction(self, forget: Callable[[], None]) -> None:
+        """Have this called after each compaction, for example to forget content that is no longer in view."""
+        self._after_compaction.append(forget)
+
+    def finish_before_closing(self, ending: Ending) -> None:
+        """Have this work finished before the conversation is closed."""
+        self.endings = (*self.endings, ending)
+
+    def restore(self, slots: Iterable[Slot]) -> None:
+        """Restore these slots after a compaction, most important first, in place of those until now."""
+        self.slots = tuple(slots)
 
     def close(self) -> None:
         """Close the log, so that others can write to it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import events, history
+from sevenfold.conversation import history, reporting
 from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of, learned
 from sevenfold.conversation.resume import SizeReport, resume
 from sevenfold.errors import Refused
@@ -105,7 +105,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
                 c.announce("snip")
             made = c.transcript.decide(Snip(first=first, last=last))
         c.events.acted(proposed, before, c.size().tokens, made.id, undoable=True)
-        events.epochs(c)
+        reporting.epochs(c)
         return made.id
 
 
@@ -114,7 +114,7 @@ def rewind(c: Conversation, record: str | None) -> None:
     with c.lock:
         go_back(c, record)
         c.forget_request()
-        events.epochs(c)
+        reporting.epochs(c)
 
 
 def go_back(c: Conversation, record: str | None) -> None:
@@ -186,7 +186,7 @@ def undo(c: Conversation, reference: str = "") -> str:
             else:
                 name = _undo_decision(c, reference)
             clear_unsupported_amendments(c)
-        events.epochs(c)
+        reporting.epochs(c)
         return name
 
 
@@ -216,7 +216,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                     else "nothing was undone that could be redone"
                 )
             clear_unsupported_amendments(c)
-        events.epochs(c)
+        reporting.epochs(c)
         return name
 
 

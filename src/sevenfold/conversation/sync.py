@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sevenfold.conversation import edits, events, intake
+from sevenfold.conversation import edits, intake, reporting
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
@@ -87,7 +87,7 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
             _take_in(c, fresh)
         if branches:
             c.forget_request()
-        events.epochs(c)
+        reporting.epochs(c)
         c.follow()
         return len(fresh)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from sevenfold.conversation import events
+from sevenfold.conversation import reporting
 from sevenfold.conversation.epoch import recover
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.layer import TooFull
@@ -31,7 +31,7 @@ from sevenfold.settings import Settings
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.epoch_state import EpochState
-    from sevenfold.conversation.events import Events
+    from sevenfold.conversation.reporting import Events
     from sevenfold.conversation.transcript import Transcript
     from sevenfold.conversation.waiting import Retries
 
@@ -62,13 +62,13 @@ class Exchange(ABC):
     settings: Settings
     cache_key: str = ""
     """Identifies the session to a provider that routes by cache key."""
-    asked_at: dict[str, float]
-    """When each request in flight was sent, by request id."""
 
     def __init__(self) -> None:
         self._asking = False
         self._pending: Pending | None = None
         self._in_flight: tuple[Pending, Prepared] | None = None
+        self._sent_at = 0.0
+        """When the request in flight was sent."""
 
     # -- what each kind does in its own way --------------------------------------------------------
 
@@ -121,7 +121,8 @@ class Exchange(ABC):
                 return self._in_flight[1]
             prepared = self.write(pending)
             self._in_flight = pending, prepared
-            events.sending(self, prepared)
+            self._sent_at = self.clock.now()
+            reporting.sending(self, prepared)
             return prepared
 
     def observe(self, reply: Reply) -> Outcome:
@@ -135,7 +136,7 @@ class Exchange(ABC):
                 )
             outcome = self.take_answer(self._in_flight[1], reply)
             self._pending = self._in_flight = None
-            events.answered(self, outcome)
+            reporting.answered(self, outcome, self.clock.now() - self._sent_at)
             return outcome
 
     def answered(self, reply: Reply) -> Outcome:
@@ -151,7 +152,7 @@ class Exchange(ABC):
                 self._in_flight = None
             kept = self.keep_partial(error)
             usage = self._bill_partial(error, request, recorded=kept)
-            events.failed(self, error, request, usage, again=again)
+            reporting.failed(self, error, request, usage, again=again)
 
     def keep_partial(self, error: ModelError) -> bool:
         """Record the part of an answer that came before it failed, if it is kept; False if it is not."""

@@ -16,7 +16,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.layers.compact.request import Preview
+    from sevenfold.layers.compact.compaction import Preview
     from sevenfold.record.gauge import Size
 
 RECENT = 20

@@ -15,9 +15,9 @@ from sevenfold.conversation.flow import AsyncHookRunner, Flow, drive_async
 from sevenfold.conversation.request import Completion, completed
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.step_thread import StepThread
-from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.compact.compaction import Compacted, CompactionRequest
 from sevenfold.layers.idle import IdleDecision, idle
-from sevenfold.layers.notes.layer import compact
+from sevenfold.layers.on_request import compact
 from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for

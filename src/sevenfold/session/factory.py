@@ -449,7 +449,7 @@ def _conversation(
         recall=store.recall,
         meaning=store.recall.meaning,
         notes=store.notes,
-        read_file=read_text if store.path else None,
+        read_file=read_text if store.cwd else None,
         memory=memory,
         user_memory=user_memory,
         store=store.store,

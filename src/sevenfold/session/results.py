@@ -12,7 +12,7 @@ from msgspec import Struct
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.history import Past
 from sevenfold.conversation.request import Pending
-from sevenfold.layers.compact.request import EngineName
+from sevenfold.layers.compact.compaction import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.providers.provider import Provider, Put
 from sevenfold.record.decisions import ShownResult, Why

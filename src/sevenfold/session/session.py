@@ -16,11 +16,11 @@ from sevenfold.conversation.fork import Fork, fork
 from sevenfold.conversation.options import request_fields
 from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
+from sevenfold.layers.compact.compaction import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.compactor import Compactor
-from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.dream.layer import Dreamer, DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
-from sevenfold.layers.notes.layer import compact
+from sevenfold.layers.on_request import compact
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call, Client, Watcher
 from sevenfold.providers.models import ListingClient

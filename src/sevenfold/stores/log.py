@@ -1,16 +1,16 @@
 """Line-based logs: one implementation of the log queries for every store that can search its lines.
 
 A store supplies `append`, `read`, `find` and `close`; `LineLog` builds the queries of `sevenfold.ports.Log` on them.
-A database overrides the queries that it has an index for.
+A database that has an index overrides `marked`, which all queries but `mentions` use, on branches too.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import accumulate, islice
-from typing import TypedDict, TypeVar, cast
+from typing import Literal, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,38 @@ from sevenfold.record.decisions import Commit, OwnDecision, Undone
 from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, Stored
 
 Made = TypeVar("Made", bound=OwnDecision)
+Mark = Literal[
+    "boundary",
+    "record",
+    "decision",
+    "answer",
+    "said",
+    "key",
+    "result",
+    "call",
+    "stored",
+    "decided",
+    "identity",
+]
+"""What a query looks for: boundaries, answers, all records with content, records with offloaded results, and records
+that name the session; and by name, the record with an id, decisions of a kind, the record with a caller's key, the
+record with the result of a call or with the call, and the records that make, commit, undo or redo a decision."""
+
+_TEXT_OF: Mapping[Mark, bytes] = {
+    "boundary": b'"compact_boundary"%b',
+    # This also finds the children of the record, which name it as their parent.
+    "record": b"%b",
+    "decision": b'"kind":%b',
+    "answer": b'"assistant"%b',
+    "said": b'"type"%b',
+    "key": b'"sevenfold_key":%b',
+    "result": b"%b",
+    "call": b"%b",
+    "stored": b'"sevenfold_results"%b',
+    "decided": b"%b",
+    "identity": b'"sessionId"%b',
+}
+"""A text that every line with a mark contains; where the mark has a name, with the quoted name in it."""
 
 
 class Lease(TypedDict, total=False):
@@ -44,6 +76,14 @@ class LineLog(Log):
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that contain ``text``, with their positions, newest first; only those before ``before``."""
 
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that bear a mark, with their positions, newest first; only those before ``before``.
+
+        A store that has an index of marks overrides this one method. It may yield other lines as well, because every
+        query looks at what it gets, but it must not leave any out.
+        """
+        return self.find(_TEXT_OF[mark] % (_quoted(name) if name else b""), before)
+
     def head(self, count: int) -> list[bytes]:
         """Return the first ``count`` lines."""
         return [line for _, line in islice(self.read(), count)]
@@ -56,50 +96,50 @@ class LineLog(Log):
 
     def boundaries(self, before: int | None = None) -> Iterator[tuple[int, Boundary]]:
         """Yield the compaction boundaries of all branches, with their positions."""
-        for position, entry in self._entries(b'"compact_boundary"', before):
+        for position, entry in self._entries("boundary", before=before):
             if isinstance(entry, Boundary):
                 yield position, entry
 
     def record(self, uuid: str, before: int | None = None) -> tuple[int, Entry] | None:
         """Return the record with this id and its position, or None."""
-        # The search also finds its children, which name it as their parent.
-        found = self._entries(_quoted(uuid), before)
-        return next((one for one in found if getattr(one[1], "uuid", None) == uuid), None)
+        for position, entry in self._entries("record", uuid, before):
+            if getattr(entry, "uuid", None) == uuid:
+                return position, entry
+        return None
 
     def decisions(self, kind: type[Made]) -> Iterator[tuple[int, Made]]:
         """Yield the decisions of one kind, with their positions."""
         tag = cast(str, kind.__struct_config__.tag)
-        for position, entry in self._entries(b'"kind":' + _quoted(tag)):
+        for position, entry in self._entries("decision", tag):
             if isinstance(entry, Decision) and isinstance(entry.made, kind):
                 yield position, entry.made
 
     def answers(self) -> Iterator[Said]:
         """Yield the model's messages on all branches."""
-        return (said for said in self._said(b'"assistant"') if said.role == "assistant")
+        return (said for said in self._said("answer") if said.role == "assistant")
 
     def said(self) -> Iterator[Said]:
         """Yield all entries with content (of users, tools and models) on all branches."""
-        return self._said(b'"type"')
+        return self._said("said")
 
     def keyed(self, key: str) -> str:
         """Return the id of the record that a caller added under this key; empty if there is none."""
-        found = self._said(b'"sevenfold_key":' + _quoted(key))
-        return next((said.uuid for said in found if said.key == key), "")
+        return next((said.uuid for said in self._said("key", key) if said.key == key), "")
 
     def result(self, call: str) -> Block | None:
         """Return the result of a tool call, or None."""
-        for said in self._said(_quoted(call)):
+        for said in self._said("result", call):
             if call in said.answers:
                 return next(block for block in said.blocks if block.id == call)
         return None
 
     def called(self, call: str) -> bool:
         """Whether any model message contains this tool call."""
-        return any(call in said.calls for said in self._said(_quoted(call)))
+        return any(call in said.calls for said in self._said("call", call))
 
     def stored(self, reference: str) -> Stored | None:
         """Return where the full offloaded result is stored, by its tool call, its path, or ``result:`` and its name."""
-        for said in self._said(b'"sevenfold_results"'):
+        for said in self._said("stored"):
             for call, place in said.stored.items():
                 if reference == call or place.is_at(reference):
                     return place
@@ -107,16 +147,19 @@ class LineLog(Log):
 
     def decided_at(self, decision: str) -> int | None:
         """Return the position at which a decision was last made, committed, undone or redone."""
-        found = self._entries(_quoted(decision))
-        return next((position for position, entry in found if decision in _decided(entry)), None)
+        for position, entry in self._entries("decided", decision):
+            if decision in _decided(entry):
+                return position
+        return None
 
     def mentions(self, text: str) -> bool:
         """Whether any entry with content contains this text."""
-        return any(self._said(_quoted(text)[1:-1]))
+        lines = (line for _, line in self.find(_quoted(text)[1:-1]))
+        return any(isinstance(entries.read(line), Said) for line in lines)
 
     def identity(self) -> LogIdentity:
         """Return the session and its folder, from the newest record that names both."""
-        for _, line in self.find(b'"sessionId"'):
+        for _, line in self.marked("identity"):
             try:
                 named = msgspec.json.decode(line, type=LogIdentity)
             except msgspec.MsgspecError:
@@ -125,11 +168,13 @@ class LineLog(Log):
                 return named
         return LogIdentity()
 
-    def _entries(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, Entry]]:
-        return ((position, entries.read(line)) for position, line in self.find(text, before))
+    def _entries(
+        self, mark: Mark, name: str = "", before: int | None = None
+    ) -> Iterator[tuple[int, Entry]]:
+        return ((position, entries.read(line)) for position, line in self.marked(mark, name, before))
 
-    def _said(self, text: bytes) -> Iterator[Said]:
-        return (entry for _, entry in self._entries(text) if isinstance(entry, Said))
+    def _said(self, mark: Mark, name: str = "") -> Iterator[Said]:
+        return (entry for _, entry in self._entries(mark, name) if isinstance(entry, Said))
 
 
 class PrefixLog(LineLog):
@@ -154,8 +199,16 @@ class PrefixLog(LineLog):
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of the prefix that contain ``text``, newest first."""
-        end = self.end if before is None else min(before, self.end)
+        end = self._end_of(before)
         return ((position, line[: end - position]) for position, line in self._log.find(text, end))
+
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines of the prefix that bear a mark, newest first."""
+        end = self._end_of(before)
+        return ((position, line[: end - position]) for position, line in self._log.marked(mark, name, end))
+
+    def _end_of(self, before: int | None) -> int:
+        return self.end if before is None else min(before, self.end)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
@@ -191,6 +244,12 @@ class BranchLog(LineLog):
             yield from self._own.find(text, before)
         yield from self._base.find(text, before)
 
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that bear a mark, newest first."""
+        if before is None or before > self._start:
+            yield from self._own.marked(mark, name, before)
+        yield from self._base.marked(mark, name, before)
+
     def close(self) -> None:
         """Release the branch, so that others can write to it."""
         self._own.close()
@@ -200,10 +259,13 @@ def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
     """Append another session's lines to a new session's log and close it; see `sevenfold.ports.Store.import_`."""
     with closing(log):
         if log.head(1):
-            raise InputError(
-                f"{session}: a session with this name exists already; import it under another name"
-            )
+            raise exists_already(session)
         log.append(list(lines), durable=True)
+
+
+def exists_already(session: str) -> InputError:
+    """The error for an import under a name that is taken."""
+    return InputError(f"{session}: a session with this name exists already; import it under another name")
 
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -29,7 +29,14 @@ from sevenfold.errors import (
     TranscriptMissing,
     TranscriptOvertaken,
 )
-from sevenfold.ports import AgentMessage, Folder, Log, Store
+from sevenfold.ports import (
+    MOST_MESSAGES_AT_ONCE,
+    MOST_MESSAGES_WAITING,
+    AgentMessage,
+    Folder,
+    Log,
+    Store,
+)
 from sevenfold.stores import registry
 
 FOLDERS: dict[str, Callable[[Store], Folder]] = {
@@ -406,6 +413,19 @@ class StoreContract:
         )
         assert list(store.sessions(since=newest + 1_000)) == []
 
+    def test_a_session_is_imported_as_a_whole_or_not_at_all(self, store: Store) -> None:
+        def cut_off() -> Iterator[bytes]:
+            yield b"one\n"
+            raise EOFError("the other end was cut off")
+
+        with pytest.raises(EOFError):
+            store.import_("s", cut_off())
+        assert list(store.sessions()) == []
+        store.import_("s", [b"one\n", b"two\n"])
+        with pytest.raises(InputError):
+            store.import_("s", [b"three\n"])
+        assert list(store.export("s")) == [b"one\n", b"two\n"]
+
     def test_nothing_is_left_of_a_session_that_was_erased(self, store: Store) -> None:
         for session in ("s", "s2"):
             filled(store, session, b"one\n")
@@ -571,3 +591,16 @@ class StoreContract:
             assert message.text == "hello"
             mailbox.acknowledge([message])
             assert list(mailbox.waiting("b")) == []
+
+    def test_only_so_many_messages_wait_for_one_recipient(self, store: Store) -> None:
+        with closing(store.mailbox()) as mailbox:
+            for number in range(MOST_MESSAGES_WAITING):
+                assert mailbox.send(AgentMessage(f"m{number}", "a", "b", "hello")) == "queued"
+            one_more = AgentMessage("one more", "a", "b", "hello")
+            assert mailbox.send(one_more) == "refused"
+            assert mailbox.send(AgentMessage("one more", "a", "c", "hello")) == "queued"
+            waiting = mailbox.waiting("b")
+            assert [message.id for message in waiting] == [f"m{n}" for n in range(MOST_MESSAGES_AT_ONCE)]
+            mailbox.acknowledge(waiting[:1])
+            again = AgentMessage("and again", "a", "b", "hello")
+            assert mailbox.send(again) == "queued"

@@ -7,7 +7,7 @@ counted separately.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -19,6 +19,8 @@ from sevenfold.record.usage import counted
 from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
+CallKind = Literal["function", "custom"]
+"""The kinds of tools that a program offers."""
 
 SAME = ("temperature", "top_p")
 """Fields with the same name and meaning in all APIs."""
@@ -31,6 +33,8 @@ DROPPED_FIELDS = frozenset(
 )
 """Fields that are dropped because they do not change the question."""
 
+CALL_INPUTS: Mapping[str, str] = {"custom": "input", "function": "arguments"}
+"""The field that holds a call's input as text, by the kind of its tool."""
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -157,6 +161,14 @@ def tool_use(id_: str, name: str, arguments: str) -> Block:
     given = Raw(tool_input(arguments))
     fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
     return Block("tool_use", blocks.encode_json(fields), id_)
+
+
+def call_input(block: Json, kind: CallKind) -> dict[str, str]:
+    """The input of a tool call as OpenAI sends it: plain text for a custom tool, JSON for a function."""
+    value = block["input"]
+    if kind == "custom" and set(value) == {"input"}:
+        return {CALL_INPUTS[kind]: str(value["input"])}
+    return {CALL_INPUTS[kind]: msgspec.json.encode(value).decode()}
 
 
 def thinking(words: str) -> Block:

@@ -162,7 +162,7 @@ def test_a_message_that_is_too_long_is_refused_with_what_to_do_instead(world):
 
 
 def test_a_full_queue_is_a_refusal_and_not_a_success(world, monkeypatch):
-    monkeypatch.setattr(mailbox_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(mailbox_module, "MOST_MESSAGES_WAITING", 2)
     found = [world.send("agent-1", "writer", str(n))[0] for n in range(3)]
     assert states(found) == ["queued", "queued", "refused"]
     assert "too many" in found[2].reason

@@ -44,8 +44,8 @@ from sevenfold.record.quoting import quoted_lines
 from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
+    from sevenfold.agent.agent_events import Finished
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.events import Finished
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.conversation.tasks import TaskRegistry
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.events import AgentEvent, ToolBegan
+from sevenfold.agent.agent_events import AgentEvent, ToolBegan
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL

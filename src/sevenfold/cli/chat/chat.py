@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent import events
-from sevenfold.agent.events import AgentEvent
+from sevenfold.agent import agent_events as events
+from sevenfold.agent.agent_events import AgentEvent
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.agent.tools.context import Abort, Question

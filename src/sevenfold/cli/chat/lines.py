@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sevenfold.agent.events import Mentioned
+from sevenfold.agent.agent_events import Mentioned
 from sevenfold.agent.tools import output as facts
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.archive.profile.labels import label_of

@@ -20,7 +20,7 @@ from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.errors import InputError, Refused, SevenfoldError
-from sevenfold.layers.compact.request import Preview
+from sevenfold.layers.compact.compaction import Preview
 from sevenfold.layers.compact.scope import Span
 from sevenfold.session.results import Wishes
 

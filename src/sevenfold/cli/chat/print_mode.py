@@ -19,9 +19,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent import events
+from sevenfold.agent import agent_events as events
 from sevenfold.agent.agent import Agent
-from sevenfold.agent.events import AgentEvent
+from sevenfold.agent.agent_events import AgentEvent
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.reports import Spending, event_line, wait_line
 from sevenfold.cli.text import clean, complain, one_line

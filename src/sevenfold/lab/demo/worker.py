@@ -18,7 +18,7 @@ import anthropic
 import msgspec
 
 import sevenfold
-from sevenfold.agent.events import AgentEvent, Ended, Happened, ToolEnded
+from sevenfold.agent.agent_events import AgentEvent, Ended, Happened, ToolEnded
 from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.archive import fidelity
 from sevenfold.archive.fidelity.facts import PREFERENCE, Probe

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 from sevenfold.lab.simulator import openai
 from sevenfold.lab.simulator.brains import Json
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
-from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.wire.chat_events import assistant_message, completion_events, finish_reason
 
 OVERFLOW = (
     "This model's maximum context length is {window} tokens. "
     "However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
 )
 PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
-FINISH = {"tool_use": "tool_calls", "max_tokens": "length", "model_context_window_exceeded": "length"}
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -71,35 +69,8 @@ def complete(sim: Simulator, body: Any) -> dict[str, Any]:
 
 def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
     """Yield a finished completion as the events of a stream."""
-    choice = completion["choices"][0]
-    message = choice["message"]
-    base = {key: completion[key] for key in ("id", "created", "model", "system_fingerprint")}
-    base["object"] = "chat.completion.chunk"
-    wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    usage = {"usage": None} if wants_usage else {}
-
-    def chunk(delta: Json, reason: str | None = None) -> bytes:
-        said = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return _event({**base, "choices": [said], **usage})
-
-    yield chunk({"role": "assistant", "content": "" if message["content"] is not None else None})
-    for piece in pieces(message["content"] or "", size):
-        yield chunk({"content": piece})
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        kind = call["type"]
-        called, given = call[kind], openai.INPUT[kind]
-        opening = {"index": index, "id": call["id"], "type": kind}
-        yield chunk({"tool_calls": [{**opening, kind: {"name": called["name"], given: ""}}]})
-        for piece in pieces(called[given], size):
-            yield chunk({"tool_calls": [{"index": index, kind: {given: piece}}]})
-    yield chunk({}, choice["finish_reason"])
-    if wants_usage:
-        yield _event({**base, "choices": [], "usage": completion["usage"]})
-    yield b"data: [DONE]\n\n"
-
-
-def _event(data: Json) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    return completion_events(completion, size, with_usage=with_usage)
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
@@ -167,21 +138,16 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
 
 
 def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str, Any]:
-    blocks = said.output.blocks
-    words = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
-    message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": None}
-    calls = [
-        {
-            "id": block.get("id") or sim.new_id("call_"),
-            "type": (kind := asked.kind(block)),
-            kind: {"name": block["name"], **openai.call_input(block, kind)},
-        }
-        for block in blocks
-        if block["type"] == "tool_use"
-    ]
-    if calls:
-        message["tool_calls"] = calls
-    return {"message": message, "finish_reason": FINISH.get(said.output.stop_reason, "stop")}
+    blocks = [_with_id(sim, block) for block in said.output.blocks]
+    message = assistant_message(blocks, asked.kind)
+    return {"message": message, "finish_reason": finish_reason(said.output.stop_reason)}
+
+
+def _with_id(sim: Simulator, block: Json) -> Json:
+    """The block; a tool call without an id gets one."""
+    if block["type"] != "tool_use" or block.get("id"):
+        return block
+    return {**block, "id": sim.new_id("call_")}
 
 
 def _usage(said: OpenAiReply) -> dict[str, Any]:

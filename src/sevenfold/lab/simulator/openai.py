@@ -17,6 +17,7 @@ from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.tokens import WeighedBlock, digest
 from sevenfold.profiles import Profile
+from sevenfold.wire.openai import CALL_INPUTS, CallKind
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -53,7 +54,7 @@ class OpenAiRequest(Struct, frozen=True):
         parts = [message for message in self.messages if message["role"] == "system"]
         return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
 
-    def kind(self, call: Json) -> str:
+    def kind(self, call: Json) -> CallKind:
         """The kind of the called tool: ``custom`` or ``function``."""
         custom = any(tool["name"] == call["name"] for tool in self.tools if tool["type"] == "custom")
         return "custom" if custom else "function"
@@ -138,12 +139,12 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
 def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
     """Raise if this is not a valid tool of this API, for example if it has another API's shape."""
     kind = _required(tool, "type", where)
-    if nested and kind not in INPUT:
+    if nested and kind not in CALL_INPUTS:
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
         raise invalid(words, param=f"{where}.type", code="invalid_value")
     if nested:
         tool, where = _required(tool, kind, where), f"{where}.{kind}"
-    if kind in INPUT and not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
+    if kind in CALL_INPUTS and not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
         raise invalid(
             f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
             "'^[a-zA-Z0-9_-]+$'.",
@@ -179,24 +180,13 @@ def unsupported_value(value: object, known: Iterable[str], param: str, code: str
     return invalid(words, param=param, code=code)
 
 
-INPUT = {"custom": "input", "function": "arguments"}
-"""The field that holds a call's input as text, by the kind of its tool."""
-
-
-def call_input(block: Json, kind: str) -> Json:
-    """The input of a tool call as OpenAI sends it: plain text for a custom tool, JSON for a function."""
-    given = block["input"]
-    plain = kind == "custom" and set(given) == {"input"}
-    return {INPUT[kind]: str(given["input"]) if plain else msgspec.json.encode(given).decode()}
-
-
 def tool_use(call_id: Any, kind: str, call: Json) -> Json:
     """Convert a tool call to a content block; input that is no JSON object is kept as text under its field's name."""
-    words, given = call.get(INPUT[kind]), None
+    words, given = call.get(CALL_INPUTS[kind]), None
     if kind == "function":
         with suppress(msgspec.DecodeError):
             given = msgspec.json.decode(str(words or "{}"))
-    given = given if isinstance(given, dict) else {INPUT[kind]: str(words or "")}
+    given = given if isinstance(given, dict) else {CALL_INPUTS[kind]: str(words or "")}
     return {"type": "tool_use", "id": call_id, "name": call.get("name"), "input": given}
 
 

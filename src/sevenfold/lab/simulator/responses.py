@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator import openai, output
+from sevenfold.lab.simulator import openai
 from sevenfold.lab.simulator.brains import Json, NoSummary, SummaryRequest
 from sevenfold.lab.simulator.errors import ApiError, invalid
 from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
+from sevenfold.wire.responses_events import ID_PREFIXES, call_item, response_events, text_item
 
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
 TRIGGER = "compaction_trigger"
 """An item type that, as the last item of the input, asks for nothing but a summary."""
 STATEFUL = ("previous_response_id", "conversation")
-INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The item types of tool calls, each with the field that holds its input."""
-EMPTY: Mapping[str, Json] = {
-    "message": {"content": []},
-    **{kind: {field: ""} for kind, field in INPUTS.items()},
-}
-"""The fields of an item that are still empty when a stream announces it."""
 COMPACT_FIELDS = frozenset(
     {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
     | {"prompt_cache_retention", "service_tier", "image"}
@@ -214,20 +208,12 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
             opened = {"type": "reasoning", "id": sim.new_id("rs_"), "summary": []}
             yield {**opened, **_sealed(sim, asked, block)}
         elif block["type"] == "text":
-            part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
-            opened = {"type": "message", "id": sim.new_id("msg_"), "role": "assistant"}
-            yield {**opened, "status": status, "content": [part]}
+            yield text_item(sim.new_id(ID_PREFIXES["text"]), block["text"], status)
         elif block["type"] == "tool_use":
             kind = asked.kind(block)
-            custom = kind == "custom"
-            yield {
-                "type": "custom_tool_call" if custom else "function_call",
-                "id": sim.new_id("ctc_" if custom else "fc_"),
-                "call_id": block.get("id") or sim.new_id("call_"),
-                "name": block["name"],
-                **openai.call_input(block, kind),
-                "status": status,
-            }
+            item_id = sim.new_id(ID_PREFIXES[kind])
+            call = {**block, "id": block.get("id") or sim.new_id("call_")}
+            yield call_item(item_id, call, kind, status)
 
 
 def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
@@ -302,34 +288,6 @@ def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
     ]
 
 
-def response_events(response: Json, _: Json, size: int) -> Iterator[bytes]:
+def events(response: Json, _: Json, size: int) -> Iterator[bytes]:
     """Yield a finished response as the events of a stream."""
-    numbers = count()
-
-    def event(kind: str, **data: Any) -> bytes:
-        return output.event(kind, {"sequence_number": next(numbers), **data})
-
-    empty = {**response, "status": "in_progress", "output": [], "usage": None}
-    yield event("response.created", response=empty)
-    yield event("response.in_progress", response=empty)
-    for place, item in enumerate(response["output"]):
-        opening = {**item, "status": "in_progress", **EMPTY.get(item["type"], {})}
-        yield event("response.output_item.added", output_index=place, item=opening)
-        where = {"item_id": item["id"], "output_index": place}
-        if item["type"] == "message":
-            where, part = {**where, "content_index": 0}, item["content"][0]
-            yield event("response.content_part.added", **where, part={**part, "text": ""})
-            for piece in output.pieces(part["text"], size):
-                yield event("response.output_text.delta", **where, delta=piece, logprobs=[])
-            yield event("response.output_text.done", **where, text=part["text"], logprobs=[])
-            yield event("response.content_part.done", **where, part=part)
-        elif item["type"] == "compaction":
-            yield event("response.compaction.compacting", **where)
-        elif (field := INPUTS.get(item["type"])) is not None:
-            kind = f"response.{item['type']}_{field}"
-            for piece in output.pieces(item[field], size):
-                yield event(f"{kind}.delta", **where, delta=piece)
-            named = {"name": item["name"]} if item["type"] == "function_call" else {}
-            yield event(f"{kind}.done", **where, **named, **{field: item[field]})
-        yield event("response.output_item.done", output_index=place, item=item)
-    yield event(f"response.{response['status']}", response=response)
+    return response_events(response, size)

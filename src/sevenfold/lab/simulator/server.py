@@ -23,12 +23,13 @@ from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, refusal, with_fault
 from sevenfold.lab.simulator.messages import answer, count
-from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
-from sevenfold.lab.simulator.responses import compact, respond, response_events
+from sevenfold.lab.simulator.responses import compact, respond
+from sevenfold.lab.simulator.responses import events as response_events
 from sevenfold.lab.simulator.schema import check_shape
+from sevenfold.wire.messages_events import message_events
 
 STOPPING = 10.0
 """Seconds a server in a thread may take to stop."""
@@ -222,7 +223,7 @@ async def _messages(exchange: HttpExchange) -> Response:
     charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
     sim.meter.spend(exchange.received.at, charged, usage["output_tokens"])
     streams = _decode(exchange).get("stream")
-    return exchange.answer(message, events(message, sim.setup.chunk) if streams else None)
+    return exchange.answer(message, message_events(message, sim.setup.chunk) if streams else None)
 
 
 async def _count_tokens(exchange: HttpExchange) -> Response:

@@ -13,11 +13,11 @@ from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.layers.compact import summary
+from sevenfold.layers.compact.compaction import Coverage, Fact, State
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.request import Coverage, Fact, State
 from sevenfold.layers.compact.summary.draft import Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark

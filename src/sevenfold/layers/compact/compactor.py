@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from sevenfold.conversation import edits, events
+from sevenfold.conversation import edits, reporting
 from sevenfold.conversation.flow import Fire, Flow, drive
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.room import overloaded
@@ -22,22 +22,22 @@ from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Progress
 from sevenfold.layers.compact import check, scope, user_record, writer
 from sevenfold.layers.compact.check import Verdict
-from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser
-from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
-from sevenfold.layers.compact.request import (
+from sevenfold.layers.compact.compaction import (
     Compacted,
     CompactionRequest,
     Coverage,
     EngineName,
     Preview,
 )
+from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser
+from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary.draft import Draft, Failure
 from sevenfold.layers.compact.task import SummaryTask
 from sevenfold.layers.compact.user_record import Pool
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
-from sevenfold.record.decisions import Commit, Fold
+from sevenfold.record.decisions import Commit, Fold, Why
 from sevenfold.record.gauge import Size
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Compactor:
         """When a hook last refused an automatic compaction: the record of the user's newest words, and the pass."""
         self._progress = Progress()
         self._allowed: tuple[int, bool] = (-1, False)
+        self._due: tuple[tuple[int, Size, Why] | None, bool] = (None, False)
+        """Whether a compaction is due, after the pass, the size and the considerations for which that was decided."""
         self._reacted_after = -1
 
     # -- when -----------------------------------------------------------------------------------
@@ -105,7 +107,12 @@ class Compactor:
 
     def due(self) -> bool:
         """Whether auto-compaction is due, in case clearing is not enough."""
-        return (self._full(self._c.last_size) or self._c.considered.chosen == "compact") and self.allowed
+        c = self._c
+        now = (c.passes, c.last_size, c.considered)
+        # Both the notes and this layer ask in every pass.
+        if self._due[0] != now:
+            self._due = now, (self._full(c.last_size) or c.considered.chosen == "compact") and self.allowed
+        return self._due[1]
 
     def _full(self, size: Size) -> bool:
         """Whether a compaction is due at this size; an excess of bytes or images in unsent messages does not count."""
@@ -153,7 +160,7 @@ class Compactor:
             by_seen = done.tokens_before >= self._c.window.threshold
             freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
             self._progress = self._progress.after(self._c.account.requests, freed, done.tokens_after)
-            events.epochs(self._c)
+            reporting.epochs(self._c)
         return done
 
     @property

@@ -29,7 +29,7 @@ from sevenfold.conversation.waiting import Retries
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
-from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, UnusedEngine
+from sevenfold.layers.compact.compaction import OUTPUT_CAP, CompactionRequest, EngineName, UnusedEngine
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary.draft import Draft, Failure, lines_that_name, read_draft

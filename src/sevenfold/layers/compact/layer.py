@@ -19,8 +19,8 @@ from sevenfold.conversation.results import paths_read
 from sevenfold.conversation.room import parts, ways_on
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.layers.compact import scope, user_record
+from sevenfold.layers.compact.compaction import CompactionRequest
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.task import SummaryTask
 from sevenfold.record.layout import rounds
@@ -63,8 +63,10 @@ class Compact:
         return True
 
     def settle(self, c: Conversation) -> Flow[None]:
-        """Use the summary prepared early, if ready; runs after offloading, or the kept tail would be too large."""
+        """Use the summary prepared early, if ready."""
         if c.settings.background_compaction and c.background is not None and c.state(AheadSummary).basis:
+            # Results that are too big are offloaded first, or the tail that the summary keeps would be too large.
+            c.ladder.freeze(c)
             # Whether a compaction may follow in this pass is decided before the summary changes the conversation.
             _ = c.state(Compactor).allowed
             yield from c.state(AheadSummary).swap()

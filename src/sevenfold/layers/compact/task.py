@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sevenfold.conversation import restore
 from sevenfold.layers.compact import shorten
-from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.compact.compaction import CompactionRequest
 from sevenfold.layers.compact.scope import Scope, messages_of
 from sevenfold.layers.compact.user_words import OfferedWords, listing
 from sevenfold.profiles import Profile

@@ -21,15 +21,15 @@ from sevenfold.conversation.room import parts, steps
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
-from sevenfold.layers.compact.extract.words import is_words_block
-from sevenfold.layers.compact.kinds import by_kind
-from sevenfold.layers.compact.request import (
+from sevenfold.layers.compact.compaction import (
     OUTPUT_CAP,
     Compacted,
     CompactionRequest,
     Preview,
     UserWordsKept,
 )
+from sevenfold.layers.compact.extract.words import is_words_block
+from sevenfold.layers.compact.kinds import by_kind
 from sevenfold.layers.compact.scope import messages_of
 from sevenfold.layers.compact.user_record import Shown
 from sevenfold.prompts.compact import Continued, GivenTask, UserWords
@@ -46,8 +46,8 @@ from sevenfold.request.watch import SECONDS
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.layers.compact.check import Verdict
+    from sevenfold.layers.compact.compaction import EngineName
     from sevenfold.layers.compact.engines import Attempt
-    from sevenfold.layers.compact.request import EngineName
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.decisions import CarriedWords
     from sevenfold.record.gauge import Gauge, Size
@@ -374,8 +374,7 @@ def _compaction(
         ),
     )
     c.compacted()
-    for forget in c.cleanups:
-        forget()
+    c.after_compaction()
     return boundary
 
 

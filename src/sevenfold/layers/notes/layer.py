@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.layer import Offer
-from sevenfold.errors import ModelError, Refused, SevenfoldError
+from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
+from sevenfold.layers.compact.compaction import Compacted, CompactionRequest
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.engines import Attempt
 from sevenfold.layers.compact.offline import notes_of
-from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.layers.notes import policy as notes
@@ -107,21 +107,6 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
     if isinstance(done, str):
         c.events.aside("notes", done)
     return done
-
-
-def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | None]:
-    """Compact on the user's request; uses the notes unless it has instructions, a span or another engine."""
-    c.refresh()
-    compactor = c.state(Compactor)
-    compactor.must_be_on()
-    if request.engine in (None, "notes") and not request.instructions and request.span == "whole":
-        compactor.scope(request)
-        done = yield from by_notes(c, request)
-        if isinstance(done, Compacted) or done is None:
-            return compactor.record_progress(done)
-        if request.engine == "notes":
-            raise Refused(f"the notes cannot serve as a summary: {done}")
-    return compactor.record_progress((yield from compactor.run(request)))
 
 
 class Updated(Struct, frozen=True):

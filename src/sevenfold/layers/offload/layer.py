@@ -45,13 +45,11 @@ class Offload:
         """Always: even with offloading switched off, it records results and fills empty ones."""
         return True
 
-    def settle(self, c: Conversation) -> Flow[None]:
-        """Decide how to send new results, including those that are too big only in total."""
-        self.freeze(c)
-        yield from ()
-
     def freeze(self, c: Conversation) -> None:
-        """Decide how to send results that no request has contained yet; from then on they are sent the same way."""
+        """Decide how to send results that no request has contained yet, including those too big only in total.
+
+        From then on they are sent the same way.
+        """
         view, state = c.transcript.view, c.state(Settled)
         now = (view, view.version, len(view), c.settings, c.account.tip)
         if now != state.settled:

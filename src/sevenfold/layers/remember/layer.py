@@ -154,8 +154,8 @@ class MemoryKeeper:
         """Whether the user was told in this session what something else did to memory."""
         self._paused = ""
         """The day on which the daily budget was last reported as spent."""
-        c.hiding.append(self.before_hiding)
-        c.endings.append(self)
+        c.call_before_hiding(self.before_hiding)
+        c.finish_before_closing(self)
 
     # -- recalling ------------------------------------------------------------------------------
 

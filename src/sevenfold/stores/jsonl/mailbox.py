@@ -21,13 +21,10 @@ from typing import Literal
 import msgspec
 
 from sevenfold import errors
-from sevenfold.ports import AgentMessage
+from sevenfold.ports import MOST_MESSAGES_AT_ONCE, MOST_MESSAGES_WAITING, AgentMessage
 from sevenfold.stores.files import explained, private_folder
 from sevenfold.stores.jsonl.lock import exclusive
 
-MOST_WAITING = 1_000
-"""How many messages may wait for one recipient."""
-MOST_AT_ONCE = 100
 IDS_KEPT = 100_000
 """How many ids to keep, counting back from the newest message."""
 WAIT_SECONDS = 10.0
@@ -67,18 +64,18 @@ class SqliteMailbox:
             for (arrived,) in db.execute(known, (message.sender, message.id)):
                 return "delivered" if arrived else "queued"
             held = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
-            if db.execute(held, (message.to,)).fetchone()[0] >= MOST_WAITING:
+            if db.execute(held, (message.to,)).fetchone()[0] >= MOST_MESSAGES_WAITING:
                 return "refused"
             made = db.execute(
                 "INSERT INTO message (sender, id, recipient, body) VALUES (?, ?, ?, ?)",
                 (message.sender, message.id, message.to, msgspec.json.encode(message)),
             )
-            if (newest := made.lastrowid or 0) % MOST_WAITING == 0:
+            if (newest := made.lastrowid or 0) % MOST_MESSAGES_WAITING == 0:
                 old = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
                 db.execute(old, (newest - IDS_KEPT,))
             return "queued"
 
-    def waiting(self, recipient: str, most: int = MOST_AT_ONCE) -> Sequence[AgentMessage]:
+    def waiting(self, recipient: str, most: int = MOST_MESSAGES_AT_ONCE) -> Sequence[AgentMessage]:
         """Return the first messages not yet acknowledged; see `sevenfold.ports.Mailbox`."""
         if self._db is None and self._path is not None and not self._path.exists():
             return ()

@@ -21,6 +21,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError, TranscriptError, TranscriptForeign, TranscriptMissing
 from sevenfold.ports import Log, SessionInfo
 from sevenfold.stores.files import (
+    Staged,
     explained,
     is_plain,
     missing_result,
@@ -36,7 +37,7 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import LINE_LIMIT, JsonlLog, Sync, end_of, line_before, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.jsonl.removal import files_of, remove
-from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill
+from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, exists_already
 
 LARGEST_TEXT = 4 * 1024 * 1024
 
@@ -181,6 +182,16 @@ def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
         raise InputError(f"{parent}: a branch cannot begin at {at:,}, where no line ends")
     private_folder(path.parent)
     write_whole(path, BranchPoint.at(at, before, of).header())
+
+
+def _short_enough(lines: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the lines; raises `TranscriptError` for one that could not be read again."""
+    for line in lines:
+        if len(line) > LINE_LIMIT:
+            raise TranscriptError(
+                f"{path}: a record of {len(line):,} bytes is over the limit of {LINE_LIMIT:,}; nothing was written"
+            )
+        yield line
 
 
 def _place(files: SessionFiles, of: str, position: int) -> tuple[Path, int]:
@@ -334,7 +345,14 @@ class JsonlStore:
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Create a session from these lines; see `sevenfold.ports.Store`."""
-        fill(self.open(session), session, lines)
+        private_folder(self.folder)
+        path = self.files(session).transcript
+        with FileLock(path) as lock:
+            if path.exists() and path.stat().st_size:
+                raise exists_already(session)
+            # It gets its name when it is whole: a kill must not leave half a session.
+            with Staged(path, _short_enough(lines, path)) as staged:
+                staged.commit(lock.check)
 
     def erase(self, session: str) -> None:
         """Remove all files of the session; see `sevenfold.ports.Store`."""

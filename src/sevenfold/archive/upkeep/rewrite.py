@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.cli.storage.secrets import Leak, entry_of, mask_record
+from sevenfold.archive.upkeep.secrets import Leak, entry_of, mask_record
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids

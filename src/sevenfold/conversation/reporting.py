@@ -129,7 +129,6 @@ def epochs(c: Conversation) -> None:
 
 def sending(exchange: Exchange, prepared: Prepared) -> None:
     """Report a recorded request that is about to be sent."""
-    exchange.asked_at[prepared.record.id] = exchange.clock.now()
     source, tell = exchange.source.name, exchange.events.tell
     told = set[Repair]()
     # Repairs in older messages were reported when those were new.
@@ -159,12 +158,11 @@ def sending(exchange: Exchange, prepared: Prepared) -> None:
     )
 
 
-def answered(exchange: Exchange, outcome: Outcome) -> None:
-    """Report an answer, and the cache break it reveals, if any."""
+def answered(exchange: Exchange, outcome: Outcome, seconds: float) -> None:
+    """Report an answer that took this long, and the cache break it reveals, if any."""
     answer, request = outcome.reply.answer, outcome.prepared.record.id
     # What a summary of the provider's own cost is not in the totals that it reports.
     usage = outcome.usage.billed if exchange.aside else outcome.usage
-    now = exchange.clock.now()
     exchange.events.tell(
         Answered(
             source=exchange.source.name,
@@ -178,7 +176,7 @@ def answered(exchange: Exchange, outcome: Outcome) -> None:
             usd=outcome.cost,
             uncached_usd=outcome.uncached_cost,
             ideal_usd=outcome.ideal_cost,
-            seconds=now - exchange.asked_at.pop(request, now),
+            seconds=seconds,
             cleared_by_provider=exchange.edited,
             after_compaction=outcome.prepared.after_compaction,
         )
@@ -189,7 +187,6 @@ def answered(exchange: Exchange, outcome: Outcome) -> None:
 
 def failed(exchange: Exchange, error: ModelError, request: str, usage: Usage, *, again: bool) -> None:
     """Report a request that got no complete answer; ``usage`` is what was billed for the part that came."""
-    exchange.asked_at.pop(request, None)
     profile = exchange.profile
     exchange.events.tell(
         Failed(

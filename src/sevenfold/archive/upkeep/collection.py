@@ -1,0 +1,230 @@
+"""Collection of stored tool results that are no longer needed.
+
+A result is kept as long as its transcript. Once the transcript is gone, the result is removed too, unless another
+transcript (a fork) refers to it. Limits on age and total size, if set, remove more, the oldest first, but never a
+result that is **needed**. Needed are the results that the view of any transcript or its pinned records refer to, and
+all that undoing its last compaction would restore: everything recorded since the compaction before that one, or since
+the start if there is none. A transcript whose last compaction is not one of ours, or that a newer version wrote, needs
+every result it refers to. Sessions in use are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path, PurePath
+
+from msgspec import Struct
+
+from sevenfold.conversation.resume import resume
+from sevenfold.errors import TranscriptLocked
+from sevenfold.record import entries
+from sevenfold.record.decisions import Carry, Offloaded, Pin
+from sevenfold.record.entries import Boundary, Decision, Entry, Said
+from sevenfold.record.view import View
+from sevenfold.stores.files import explain, is_temporary
+from sevenfold.stores.home import Home, Project, SessionFiles
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.store import read_branch
+from sevenfold.stores.log import LineLog
+
+SECONDS_A_DAY = 86_400
+BYTES_A_MEGABYTE = 1_000_000
+
+_MARKS = (b'"offload"', b'"sevenfold_results"', b'"compact_boundary"', b'"carry"', b'"pin"')
+
+Key = tuple[str, str]
+"""A stored result by the name of its session and its file name: unlike its path, these never change."""
+
+
+# -- what is removed --------------------------------------------------------------------------------
+
+
+class RetentionLimits(Struct, frozen=True):
+    """How long and how much is kept; None means no limit."""
+
+    days: float | None = None
+    megabytes: float | None = None
+
+
+class Collected(Struct, frozen=True):
+    """A file that is removed, and why."""
+
+    path: Path
+    size: int
+    why: str
+    """``orphan``, ``unfinished``, ``old`` or ``large``."""
+
+
+class Collection(Struct, frozen=True):
+    """The result of a collection: what is removed and what is kept."""
+
+    gone: list[Collected]
+    kept: int
+    kept_bytes: int
+    busy: list[str]
+    """The names of sessions in use."""
+
+
+class _Result(Struct, frozen=True):
+    path: Path
+    key: Key
+    size: int
+    modified: float
+    orphan: bool
+    spared: bool
+
+
+def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = False) -> Collection:
+    """Remove results that are no longer needed, or over a limit; in a dry run, only report them."""
+    with ExitStack() as locks:
+        busy = _lock_all(home, locks)
+        logs = [log for session in _sessions(home) for log in _logs(session)]
+        needed = {key for log in logs for key in _needed_by(log, resume(log))}
+        results = list(_results(home, needed, busy))
+        gone = [*_unfinished(home, busy), *_choose(results, limits, now)]
+        if not dry_run:
+            _remove(gone)
+    chosen = {one.path for one in gone}
+    kept = [one for one in results if one.path not in chosen]
+    return Collection(gone, len(kept), sum(one.size for one in kept), [one.name for one in busy])
+
+
+def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
+    """Lock every session and its branches; returns the sessions in use, for which another process holds a lock."""
+    busy = []
+    for session in _sessions(home):
+        if session.transcript.exists():
+            try:
+                for path in (session.transcript, *session.branch_files()):
+                    locks.enter_context(FileLock(path))
+            except TranscriptLocked:
+                busy.append(session)
+    return busy
+
+
+def _sessions(home: Home) -> Iterator[SessionFiles]:
+    for project in home.projects():
+        yield from project.all_sessions()
+
+
+def _results(home: Home, needed: set[Key], busy: list[SessionFiles]) -> Iterator[_Result]:
+    for session in _sessions(home):
+        for path in session.stored_results():
+            if not is_temporary(path):
+                state, key = path.stat(), (session.name, path.name)
+                orphan, spared = not session.transcript.exists(), key in needed or session in busy
+                yield _Result(path, key, state.st_size, state.st_mtime, orphan, spared)
+
+
+def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
+    """Leftover temporary files; in a project with a session in use, only those of its idle sessions."""
+    for project in home.projects():
+        idle = [session for session in project.all_sessions() if session not in busy]
+        left = [path for session in idle for path in session.unfinished()]
+        if not any(session.folder == project.folder for session in busy):
+            left += _unfinished_beside(project)
+        yield from (Collected(path, path.stat().st_size, "unfinished") for path in left)
+
+
+def _unfinished_beside(project: Project) -> list[Path]:
+    memory = [project.memory / name for name in ("", "pinned", ".versions", ".versions/objects")]
+    folders = {project.folder, project.session("").notes.parent, *memory}
+    return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
+
+
+def _choose(results: list[_Result], limits: RetentionLimits, now: float) -> Iterator[Collected]:
+    left = sum(one.size for one in results)
+    for one in sorted(results, key=lambda one: (not one.orphan, one.modified, one.key)):
+        why = "" if one.spared else _reason(one, limits, now, left)
+        if why:
+            left -= one.size
+            yield Collected(one.path, one.size, why)
+
+
+def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> str:
+    if result.orphan:
+        return "orphan"
+    if limits.days is not None and now - result.modified > limits.days * SECONDS_A_DAY:
+        return "old"
+    if limits.megabytes is not None and left > limits.megabytes * BYTES_A_MEGABYTE:
+        return "large"
+    return ""
+
+
+def _remove(gone: list[Collected]) -> None:
+    for one in gone:
+        try:
+            one.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, one.path) from error
+    for folder in {one.path.parent for one in gone if one.why == "orphan"}:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+# -- what is needed --------------------------------------------------------------------------------
+
+
+def _logs(session: SessionFiles) -> Iterator[LineLog]:
+    if session.transcript.exists():
+        yield JsonlLog(session.transcript)
+        yield from (read_branch(session, path) for path in session.branch_files())
+
+
+def _needed_by(log: LineLog, view: View) -> set[Key]:
+    """The stored results that a transcript or branch still needs."""
+    marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
+    found = [(offset, entries.read(raw)) for offset, raw in marked]
+    start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
+    calls = {call for item in view.items for call in item.said.answers}
+    pinned = _pinned(found)
+    calls |= {call for uuid in pinned for call in _answers(log, uuid)}
+    return {
+        _key(path)
+        for offset, entry in found
+        for path, call, record in _references(entry)
+        if offset >= start or call in calls or record in pinned
+    }
+
+
+def _references(entry: Entry) -> list[tuple[str, str, str]]:
+    """The stored results an entry refers to: the path, tool call id and record id of each."""
+    match entry:
+        case Said(uuid=uuid, stored=stored):
+            return [(one.path, call, uuid) for call, one in stored.items()]
+        case Decision(made=Offloaded() as made):
+            return [(made.path, made.tool_use_id, "")]
+        case _:
+            return []
+
+
+def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
+    """The offset from which records could return to view if the last compaction in force were undone."""
+    boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
+    decided = [entry.made for _, entry in found if isinstance(entry, Decision)]
+    before = {made.boundary: made.previous_boundary for made in decided if isinstance(made, Carry)}
+    offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
+    if boundary is None or boundary.about.preserved_segment is None:
+        return offset
+    head = log.record(boundary.about.preserved_segment.head_uuid)
+    return min(offset, head[0]) if head else 0
+
+
+def _pinned(found: list[tuple[int, Entry]]) -> set[str]:
+    pinned: set[str] = set()
+    for _, entry in found:
+        if isinstance(entry, Decision) and isinstance(entry.made, Pin):
+            (pinned.discard if entry.made.off else pinned.add)(entry.made.record)
+    return pinned
+
+
+def _answers(log: LineLog, uuid: str) -> tuple[str, ...]:
+    found = log.record(uuid)
+    return found[1].answers if found and isinstance(found[1], Said) else ()
+
+
+def _key(path: str) -> Key:
+    given = PurePath(path)
+    return given.parent.name, given.name

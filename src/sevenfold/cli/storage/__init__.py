@@ -1,1 +1,0 @@
-"""Finding secrets in stored files, and rewriting the files without them."""
