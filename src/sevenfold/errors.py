@@ -97,6 +97,9 @@ class TranscriptDenied(TranscriptError):
 class TranscriptLocked(TranscriptError):
     """Another process is writing this transcript."""
 
+    holder = ""
+    """Which process that is, in words; empty if that is not known."""
+
 
 class TranscriptOvertaken(TranscriptError):
     """Another process took over as the writer of this transcript."""

@@ -48,7 +48,7 @@ WORDS = {
     "show": "1",
     "rename": "the heron",
 }
-MAY_REFUSE = {"undo", "redo", "resume"}
+MAY_REFUSE = {"undo", "redo", "resume", "fork"}
 """Those that need something to have happened first."""
 
 

@@ -207,7 +207,7 @@ LINES = [
     ("ruff check -o x .", "ask", "it writes a file"),
     ("ruff check -qo x .", "ask", "it writes a file"),
     ("ruff check --output-f=x .", "ask", "it writes a file"),
-    ("ruff check --fix .", "allow", "what was meant"),
+    ("ruff check --fix .", "ask", "it changes files"),
     ("cargo test --config x", "ask", "settings may name programs"),
     ("cargo test --manifest-path ../x/Cargo.toml", "ask", "another project"),
     ("cat sub/link", "ask", "a link leads out of the workspace"),
@@ -348,7 +348,7 @@ SHAPES = [
 @pytest.mark.parametrize("line", SHAPES)
 def test_a_line_of_a_shape_that_is_not_understood_is_asked_about(workspace, line):
     held = workspace.permissions(allow=["Shell(git status:*)"])
-    assert held.decide(PermissionRequest("Shell", "run", line)).verdict == "ask"
+    assert held.decide(PermissionRequest("Shell", "run", line, checked=True)).verdict == "ask"
     assert workspace.permissions("plan").decide(PermissionRequest("Shell", "run", line)).verdict == "deny"
 
 
@@ -366,7 +366,7 @@ def test_a_line_of_a_shape_that_is_not_understood_is_asked_about(workspace, line
 )
 def test_what_is_written_every_day_is_understood(workspace, line):
     held = workspace.permissions(allow=["Shell(git status:*)"])
-    assert held.decide(PermissionRequest("Shell", "run", line)).verdict == "allow"
+    assert held.decide(PermissionRequest("Shell", "run", line, checked=True)).verdict == "allow"
 
 
 def test_lines_are_checked_in_several_threads_at_once():

@@ -25,7 +25,7 @@ def permissions(mode: Any = "ask", **lists: Any) -> Permissions:
 
 
 def run(line: str, *, outside: tuple[str, ...] = ()) -> PermissionRequest:
-    return PermissionRequest("Shell", "run", line, outside=outside)
+    return PermissionRequest("Shell", "run", line, outside=outside, checked=True)
 
 
 def verdict(requested: Any, mode: str = "ask", **lists: Any) -> str:

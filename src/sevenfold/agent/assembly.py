@@ -85,6 +85,8 @@ class AgentOptions(TypedDict, total=False):
     """The name of a fork of that session to work in, new or existing; None: the session itself."""
     folder: str | Path
     """The workspace."""
+    roots: Sequence[str | Path]
+    """Further folders that count as the workspace."""
     mode: Mode
     """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; default: the saved mode of the session, or ``ask``."""
     rules: Mapping[str, Sequence[str]] | None
@@ -163,6 +165,11 @@ class Assembly:
         self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
         if not self.workspace.is_dir():
             raise InputError(f"{self.workspace} is not a folder an agent could work in")
+        self.roots = tuple(Path(root).expanduser().resolve() for root in options.get("roots", ()))
+        """Further folders that count as the workspace."""
+        for root in self.roots:
+            if not root.is_dir():
+                raise InputError(f"{root} is not a folder an agent could work in")
         self.user_folder = user_folder(os.environ)
         self.trusted: bool = (
             descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
@@ -410,7 +417,7 @@ class Assembly:
         context = Context(
             workspace=self.workspace,
             desk=state.desk,
-            roots=(self.home.scratch,),
+            roots=(self.home.scratch, *self.roots),
             environ=cache(lambda: {**command_environ(os.environ, passed), AGENT_VARIABLE: "1"}),
             unchanged=self.conversation.unchanged,
             room=self.fit.room,

@@ -143,7 +143,10 @@ class AgentState:
     """Everything an agent changes as it works, except the conversation."""
 
     def __init__(self, agent: Assembly) -> None:
-        self._workspace, self._home, self._consent = agent.workspace, agent.home, agent.consent
+        self._workspace = agent.workspace
+        self._roots = agent.roots
+        self._home = agent.home
+        self._consent = agent.consent
         self._secret_files = agent.store.settings.current().secret_files
         self.gate = gate = Gate.of(agent.store.settings.current(), known=known_secrets(agent.store))
         """Masks secrets in saved data; None: nothing is masked."""
@@ -224,7 +227,7 @@ class AgentState:
         own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
-            roots=(str(self._home.scratch),),
+            roots=(str(self._home.scratch), *map(str, self._roots)),
             readable=tuple(str(folder) for folder in (self._home.results, self._home.folder) if folder),
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),

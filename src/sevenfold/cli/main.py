@@ -15,11 +15,14 @@ import argparse
 import errno
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import sevenfold as package
 from sevenfold.cli.text import complain, not_installed, one_line
@@ -54,6 +57,8 @@ COMMANDS = {
     "gateway": "pass a program's requests on unchanged, and record what they cost and what broke the cache",
     "simulate": "serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
 }
+TOP_OPTIONS = ("-h", "--help", "--version")
+PRINT_OPTIONS = frozenset({"-p", "--print"})
 FAILED = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -76,12 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         # Inside the try, because the user may press Ctrl-C while the command is loading, too.
-        if not given and not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+        if not given and not _on_terminal():
             parser("").print_help()
             return 0
-        given = given or ["chat"]
-        words = (one for one in given if not one.startswith("-") or one in ("-h", "--help"))
-        options = parser(next(words, "")).parse_args(given)
+        given = _with_command(given)
+        options, unknown = parser(given[0]).parse_known_args(given)
+        if unknown:
+            raise _unknown_argument(unknown[0], options.command)
         code: int = _module(options.command).run(options)
         sys.stdout.flush()
     except (UserError, NotAuthenticated, NotPermitted) as error:
@@ -112,6 +118,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _with_command(given: Sequence[str]) -> Sequence[str]:
+    """The arguments with the command in front: without one they are a chat's options, or its first message."""
+    first = given[0] if given else "chat"
+    if first in COMMANDS or first in TOP_OPTIONS or plugins(PLUGIN_COMMANDS, first):
+        return given or [first]
+    if first.startswith("-"):
+        return ["chat", *given]
+    near = get_close_matches(first, COMMANDS, 1, 0.7)
+    if near:
+        raise InputError(
+            f"there is no command {one_line(first, 60)!r}; did you mean {near[0]}? As a message to the agent: "
+            f"sevenfold chat {shlex.quote(one_line(first, 60))}"
+        )
+    if _on_terminal() or PRINT_OPTIONS.intersection(given):
+        return ["chat", *given]
+    raise InputError(
+        f"there is no command {one_line(first, 60)!r}; 'sevenfold --help' lists them. A message to the agent needs "
+        "a terminal, or -p for scripts"
+    )
+
+
+def _on_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _unknown_argument(argument: str, command: str) -> InputError:
+    """The error for an argument that a command does not take; names the option it may mean."""
+    shown = one_line(argument, 60)
+    listed = f"'sevenfold {command} --help' lists what it takes"
+    if not argument.startswith("-"):
+        return InputError(
+            f"{command} does not take {shown!r}; put text with blanks into quotes, and {listed}"
+        )
+    name = argument.partition("=")[0]
+    near = get_close_matches(name, _options_of(command), 1, 0.6)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return InputError(f"{command} has no option {shown}; {hint}{listed}")
+
+
+def _options_of(command: str) -> list[str]:
+    """The names of the options that the help of a command lists."""
+    found = argparse.ArgumentParser(add_help=False)
+    _module(command).arguments(found)
+    return [
+        name
+        for action in found._actions
+        for name in action.option_strings
+        if action.help != argparse.SUPPRESS
+    ]
+
+
 def _module(name: str) -> ModuleType:
     """Import the module of a command."""
     if name not in COMMANDS:
@@ -137,10 +194,17 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line; the help, not the error, lists everything."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(FAILED, f"{self.prog}: {message}; '{self.prog} --help' lists what it takes\n")
+
+
 def parser(called: str) -> argparse.ArgumentParser:
     """The argument parser, with the called command and its arguments; with all commands if there is no such command."""
     epilog = "'sevenfold COMMAND --help' explains a command."
-    top = argparse.ArgumentParser(prog="sevenfold", description=package.__doc__, epilog=epilog)
+    top = _Parser(prog="sevenfold", description=package.__doc__, epilog=epilog)
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     if called not in COMMANDS:

@@ -167,7 +167,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
             unlimited = not rule.pattern and not self._hidden(request, line)
             if rule.pattern == request.subject.strip() or unlimited:
                 return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule))
-        if not line.plain or not line.commands or request.unseen or self._hidden(request, line):
+        if not line.plain or not line.commands or request.hides_files or self._hidden(request, line):
+            return None
+        if any(self._guard(request, path) for path in request.writes):
+            # Only a rule for the very line covers a file that decides what runs later.
             return None
         used, looking = [], not _changes_folder(line)
         for command in line.commands:
@@ -183,7 +186,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         words = command.words
         if command.assigns or command.writes or not command.literal or not words:
             return False
-        if request.outside or request.unseen:
+        if request.outside or request.hides_files:
             return False
         if words[0] in shell.tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
             # A command that walks through folders may reach a file that must not be read.
@@ -192,7 +195,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _hidden(self, request: PermissionRequest, line: ShellLine) -> str:
         """Return what a line hides of what it does, if any rules depend on that; empty if it hides nothing."""
-        if request.unseen and (self.rules.deny or self.rules.ask):
+        if request.hides_files and (self.rules.deny or self.rules.ask):
             return "which files it uses"
         hidden = shell.hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
         return hidden or next(self._named(request, line), "")

@@ -14,13 +14,15 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.permissions.shell import ShellLine, names, parse, tables, unquoted
 from sevenfold.stores.files import real_path
 
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_SEPARATOR = re.compile(r"[=:,@{}]")
+_SEPARATOR = re.compile(r"[=:,@{}]|[\"'(](?=\.\.|[/~])")
+"""Before and after it may be a path; a quote or a bracket only counts where a path that leads out seems to begin."""
 _PATTERN = re.compile(r"[*?\[]")
 _WEB = re.compile(r"(?:https?|wss?|ssh|git):\Z")
 _HOOKS_PATH = re.compile(r'^\s*hookspath\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
@@ -110,6 +112,24 @@ def named_files(
     )
     seen = tuple(dict.fromkeys(existing)), tuple(dict.fromkeys(written))
     return NamedFiles(tuple(outside), *seen, unseen=looks.left <= 0 or not known)
+
+
+def command_request(
+    command: str,
+    inside: Callable[[str], bool],
+    cwd: str,
+    environ: Mapping[str, str],
+    tool: str = "Shell",
+) -> PermissionRequest:
+    """Return the request to run a command line in ``cwd``, with the files that it names.
+
+    ``inside`` tells which paths are in the workspace.
+    """
+    files = named_files(command, cwd, environ, inside)
+    repositories = tuple(filter(in_repository, files.writes))
+    return PermissionRequest(
+        tool, "run", command, in_repository=repositories, checked=True, **structs.asdict(files)
+    )
 
 
 def in_repository(path: str) -> bool:

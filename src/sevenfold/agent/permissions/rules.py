@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions import shell
+from sevenfold.agent.permissions import dangers, shell
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
 
@@ -71,12 +71,21 @@ class PermissionRequest(Struct, frozen=True):
     """The files to be written that are in a folder that git may treat as a repository."""
     unseen: bool = False
     """For a command line: True if it may name files that could not be determined."""
+    checked: bool = False
+    """For a command line: whether the files that its words name were looked for, as `paths.command_request` does.
+
+    If they were not, nothing but a rule for the very line allows it."""
     secret: str = ""
     """The file it would show that looks as if it held secrets, and why; empty if there is none."""
     identity: str = ""
     """For a tool that a server describes: a digest of what it says about the tool, so that a rule is for that."""
     server: str = ""
     """For a tool of a server that the user has not agreed to: which one it is, and why it is asked about."""
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether a command line may use files that the request does not name."""
+        return self.unseen or not self.checked
 
     @property
     def deed(self) -> Action:
@@ -190,25 +199,33 @@ class PermissionRule(Struct, frozen=True):
             return False
         if not set(outside).isdisjoint((*rest, *command.reads)):
             return False
-        if _has_dangerous_option(command.words[0], rest):
+        if dangers.does_more(command, len(begun)):
             return False
         if self.pattern.endswith(":*"):
             return command.words[: len(begun)] == begun
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
     def _matches_within(self, run: shell.CommandText) -> bool:
-        """Whether it matches at one of the offsets where a command may start; each offset is tried once."""
-        text, starts = run.text, run.starts
-        if self.pattern.endswith(":*"):
-            begun = " ".join(self.pattern.removesuffix(":*").split())
+        """Whether it matches at one of the offsets where a command may start; each offset is tried once.
+
+        In any case: where file names have none, `CURL` is curl.
+        """
+        text = run.text.casefold()
+        starts = run.starts
+        pattern = self.pattern.casefold()
+        if len(text) != len(run.text):
+            # A letter whose lower case is longer would move the offsets.
+            starts = tuple(range(len(text)))
+        if pattern.endswith(":*"):
+            begun = " ".join(pattern.removesuffix(":*").split())
             ends = (at + len(begun) for at in starts if text.startswith(begun, at))
             return any(text[end : end + 1] in ("", " ") for end in ends)
-        if "*" in self.pattern:
-            begun = self.pattern.partition("*")[0]
+        if "*" in pattern:
+            begun = pattern.partition("*")[0]
             # A match at a later offset is also a match at the first one: "*" covers everything in between.
             first = next((at for at in starts if text.startswith(begun, at)), None)
-            return first is not None and _star(self.pattern).fullmatch(text, first) is not None
-        whole = " ".join(word for command in shell.parse(self.pattern).commands for word in command.words)
+            return first is not None and _star(pattern).fullmatch(text, first) is not None
+        whole = " ".join(word for command in shell.parse(pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
     def is_named_in(self, text: str) -> bool:
@@ -218,7 +235,7 @@ class PermissionRule(Struct, frozen=True):
             return bool(last) and any(Glob(last).matches(word) for word in _NAME.findall(text.casefold()))
         words = self.pattern.removesuffix(":*").partition("*")[0].split()
         begun = _OPTIONS.join(map(re.escape, words))
-        return bool(words) and re.search(rf"(?<![\w.-]){begun}(?![\w.-])", text) is not None
+        return bool(words) and re.search(rf"(?i)(?<![\w.-]){begun}(?![\w.-])", text) is not None
 
     def _matches_path(self, path: str, scope: Permissions, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
@@ -331,17 +348,3 @@ def _same(command: shell.SimpleCommand, pattern: str) -> bool:
     meant = shell.parse(pattern)
     bare = [replace(one, text="", piped_in=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
-
-
-def _has_dangerous_option(program: str, words: Iterable[str]) -> bool:
-    """Whether any word is a dangerous option, or an abbreviation of one, that a prefix rule does not cover."""
-    options = shell.tables().dangerous.get(program, frozenset())
-    letters = {option[1] for option in options if option[1] != "-"}
-    for word in words:
-        given = word.partition("=")[0]
-        if word.startswith("--"):
-            if given != "--" and any(option.startswith(given) for option in options):
-                return True
-        elif word.startswith("-") and letters & set(given):
-            return True
-    return False

@@ -308,7 +308,6 @@ class CommandTables:
         self.show_files = names(data["show_files"])
         self.write_files = names(data["write_files"])
         self.harmless = {program: names(words) for program, words in data["harmless"].items()}
-        self.dangerous = {program: names(words) for program, words in data["dangerous"].items()}
         self.guarded = names(" ".join(data["guarded"].values()))
         self.plain_hidden = names(data["hidden"]["harmless"])
         self.read_only = msgspec.convert(data["read_only"], dict[str, _Options])

@@ -378,7 +378,7 @@ class _Reader:
         found: list[str] = []
         for one in wanted:
             match = _TOOL.fullmatch(one)
-            name = _tool(match[1]) if match else ""
+            name = our_tool(match[1]) if match else ""
             if match is None or not name:
                 self.ignored[f"{key}: {one}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
@@ -500,7 +500,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 """For each field of a file, in lower case: our field, and a function that reads its value or raises `ValueError`."""
 
 
-def _tool(name: str) -> str:
+def our_tool(name: str) -> str:
     """Return our name for a tool; tools of MCP servers keep theirs, and unknown ones give an empty name."""
     return _TOOLS.get(name.lower()) or (name if name.startswith("mcp_") else "")
 

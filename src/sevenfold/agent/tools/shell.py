@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from sevenfold.agent.permissions.paths import in_repository, named_files
+from sevenfold.agent.permissions.paths import command_request
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Context
@@ -86,9 +86,8 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
         """Request permission to run the command line."""
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
-        found = named_files(given.command, str(context.desk.cwd), context.environ(), context.inside)
-        guarded = tuple(filter(in_repository, found.writes))
-        return PermissionRequest(self.name, "run", given.command, in_repository=guarded, **asdict(found))
+        cwd = str(context.desk.cwd)
+        return command_request(given.command, context.inside, cwd, context.environ(), self.name)
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the command line, or start it in the background."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
+from sevenfold.cli.chat import claude_flags
 from sevenfold.cli.text import add_folder, clean, complain, not_installed, number, plural, positive
 from sevenfold.errors import Refused
 
@@ -33,8 +34,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("prompt", nargs="?", default="", metavar="PROMPT")
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--resume", nargs="?", const="", metavar="NAME")
-    which.add_argument("--continue", dest="newest", action="store_true")
+    which.add_argument("-r", "--resume", nargs="?", const="", metavar="NAME")
+    which.add_argument("-c", "--continue", dest="newest", action="store_true")
+    add("--fork-session", action="store_true")
     add("-p", "--print", dest="printed", metavar="PROMPT", nargs="?", const="")
     add("--output-format", choices=("text", "json", "stream-json"), default="text")
     add("--input-format", choices=("text", "stream-json"), default="text")
@@ -47,8 +49,18 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=positive, metavar="N")
     add("--effort", choices=EFFORTS)
     add("--thinking", choices=THINKING)
-    add("--agents", action=argparse.BooleanOptionalAction, default=True)
+    add("--agents", nargs="?", default=True, const=True, metavar="JSON")
+    add("--no-agents", dest="agents", action="store_const", const=False)
+    add("--add-dir", dest="roots", nargs="+", action="extend", default=[], metavar="FOLDER")
+    add("--append-system-prompt", dest="guidance", default="", metavar="TEXT")
+    add("--append-system-prompt-file", dest="guidance_file", type=Path, metavar="FILE")
+    add("--system-prompt", dest="system", default="", metavar="TEXT")
+    add("--settings", dest="script_settings", metavar="FILE")
+    add("--mcp-config", dest="mcp", nargs="+", action="extend", default=[], metavar="FILE")
+    add("--strict-mcp-config", dest="strict_mcp", action="store_true")
+    add("--verbose", action="store_true")
     add_folder(command, exists=True)
+    claude_flags.declare(command)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,24 +92,31 @@ def _run_once(options: argparse.Namespace) -> int:
         str | UserPrompt
     ]  # read lazily: a script may wait for an answer before it writes the next prompt
     if options.input_format == "stream-json":
-        if options.printed:
+        if options.printed or options.prompt:
             raise Refused(
                 "with --input-format stream-json the prompts come from standard input: leave -p without one"
             )
         prompts = print_mode.read_prompts(sys.stdin)
     else:
-        prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
+        if options.printed and options.prompt:
+            raise Refused("there are two prompts, one after -p and one at the end; give one, in quotes")
+        prompts = [print_mode.read_prompt(options.printed or options.prompt, sys.stdin)]
     chosen = start.choose(options, options.folder, None)
     chosen.require_key()
     made = start.agent_options(chosen)
     with ExitStack() as opened:
         opened.callback(start.forget_if_empty, chosen)
         opened.enter_context(closing(made["client"]))
-        agent = opened.enter_context(Agent(chosen.model, **made))
+        with start.explained_lock(chosen):
+            agent = opened.enter_context(Agent(chosen.model, **made))
         if warning := start.assumed_window(agent):
             complain(f"warning: {warning}")
         how = options.output_format
-        about: dict[str, Any] = {"session": chosen.name, "offline": chosen.offline}
+        about: dict[str, Any] = {
+            "session": chosen.name,
+            "offline": chosen.offline,
+            "verbose": options.verbose,
+        }
         # The exit code is the worst of all runs.
         return max((print_mode.run(agent, one, how, **about, out=sys.stdout) for one in prompts), default=0)
 

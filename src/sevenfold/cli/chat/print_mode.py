@@ -82,10 +82,22 @@ def _piped(stdin: TextIO | None) -> str:
 
 
 def run(
-    agent: Agent, prompt: str | UserPrompt, how: Format, *, session: str, offline: bool, out: TextIO
+    agent: Agent,
+    prompt: str | UserPrompt,
+    how: Format,
+    *,
+    session: str,
+    offline: bool,
+    out: TextIO,
+    verbose: bool = False,
 ) -> int:
-    """Run the agent on one prompt and print the result; returns the exit code."""
-    spent, finished, error = Spending(), events.Finished("interrupted"), ""
+    """Run the agent on one prompt and print the result; returns the exit code.
+
+    With ``verbose``, a run in the format ``text`` tells each tool call on the error stream.
+    """
+    spent = Spending()
+    finished = events.Finished("interrupted")
+    error = ""
     denials: list[dict[str, Any]] = []
     messages = MessageLines(session) if how == "stream-json" else None
     waits = WaitLines(sys.stderr)
@@ -103,6 +115,8 @@ def run(
             if isinstance(event, events.Ended):
                 finished = event.finished
             _show(event, messages, out)
+            if verbose and messages is None:
+                _tell_call(event)
     except ModelError as wrong:
         error = str(wrong)
     except KeyboardInterrupt:
@@ -194,6 +208,14 @@ def _show(event: AgentEvent, messages: MessageLines | None, out: TextIO) -> None
     line = event_line(event.event) if isinstance(event, events.Happened) else None
     if line is not None and line.level in ("warning", "error"):
         complain(f"{line.level}: {clean(line.line)}")
+
+
+def _tell_call(event: AgentEvent) -> None:
+    """Tell a finished tool call in a line on the error stream."""
+    if isinstance(event, events.ToolEnded):
+        given = msgspec.json.encode(event.call.input).decode()
+        end = "failed" if event.output.is_error else "done"
+        complain(f"{event.call.name} {one_line(given, 160)}: {end} in {event.seconds:.1f} s")
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.archive import export as exports
+from sevenfold.archive.copying import copy_session
 from sevenfold.archive.profile.files import profile_file
 from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
@@ -45,6 +46,7 @@ from sevenfold.layers.remember.layer import cost_at_end
 from sevenfold.profiles import find as find_profile
 from sevenfold.profiles import full_name
 from sevenfold.record.authorship import UserPrompt
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -114,10 +116,30 @@ def _resume(chat: Chat, rest: str) -> None:
     show_resumed(chat)
 
 
+def _fork(chat: Chat, rest: str) -> None:
+    """Go on with a copy of this session, under a name if one is given; the session stays as it is."""
+    before = chat.options
+    project = user_home().project(before.folder)
+    if not before.files.transcript.is_file():
+        raise Refused("there is nothing to copy yet: send a message first")
+    name = history.new_name()
+    copy_session(project.session(before.name), project.session(name))
+    chat.switch(replace(before, name=name, resumed=True))
+    if rest:
+        _label(chat, rest)
+    chat.say(
+        "note", f"this is a copy from here on; to return to the session it came from: /resume {before.name}"
+    )
+
+
+def _label(chat: Chat, name: str) -> None:
+    chat.agent.session.conversation.transcript.label("custom-title", one_line(name, history.LONGEST_TITLE))
+
+
 def _rename(chat: Chat, rest: str) -> None:
     if not rest:
         raise InputError("say what to call this session: /rename NAME")
-    chat.agent.session.conversation.transcript.label("custom-title", one_line(rest, history.LONGEST_TITLE))
+    _label(chat, rest)
     again = f"sevenfold chat --resume {shlex.quote(rest)}"
     chat.say("note", f"this session is called {rest}; to continue it later: {again}")
 
@@ -376,6 +398,7 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
             _hooks,
             _mcp,
             _resume,
+            _fork,
             _rename,
         ),
         *(message_list.rewind, _export, _config, _show, _transcript, _agents, _quit),

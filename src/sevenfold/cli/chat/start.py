@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,14 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.archive.copying import copy_session
+from sevenfold.cli.chat.claude_flags import (
+    ScriptSettings,
+    existing_folder,
+    read_agents,
+    read_servers,
+    read_settings,
+)
 from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session, new_name, sessions, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
 
     from sevenfold.agent.assembly import AgentOptions
     from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.screen import Screen
 
@@ -85,8 +94,20 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     thinking: ThinkingChoice | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
-    agents: bool = True
-    """Whether the agent may start sub-agents."""
+    agents: bool | Mapping[str, AgentDefinition] = True
+    """Whether the agent may start sub-agents; a mapping adds types of them."""
+    roots: tuple[Path, ...] = ()
+    """Further folders that count as the workspace."""
+    guidance: str = ""
+    """Added to the system prompt."""
+    system: str = ""
+    """A system prompt in place of the standard one; empty for the standard one."""
+    settings: Mapping[str, object] = {}
+    """Settings that count more than those of files and variables."""
+    servers: Mapping[str, Any] | None = None
+    """MCP servers the command line names, in addition to those of files; None if it names none."""
+    only_servers: bool = False
+    """Whether the servers of files are left out."""
 
     @property
     def offline(self) -> bool:
@@ -118,14 +139,19 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
     ``screen`` asks the user which session to continue; without a screen, the command line must say which.
     """
     kept = _chosen(given, folder, screen)
-    model = full_name(given.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    if given.fork_session:
+        kept = _copy(kept, folder, printed=given.printed is not None)
+    script = read_settings(given.script_settings) if given.script_settings else ScriptSettings()
+    model = (
+        full_name(given.model or script.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    )
     profile = find(model)
     if given.effort is not None:
         check_effort(profile, given.effort)
     if given.thinking is not None:
         control_fields(profile, given.effort, given.thinking, given.max_tokens or profile.max_output)
     last_effort, last_thinking = _last_controls(kept.path) if kept else (None, None)
-    settings = load_settings(folder, {}).settings
+    settings = load_settings(folder, script.settings).settings
     if kept is None and screen is not None and thinks_by_default(profile):
         # Where a model thinks anyway, a user at a terminal may see what it thinks.
         last_thinking = "shown"
@@ -136,13 +162,45 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
         folder=folder,
         name=kept.name if kept else new_name(printed=given.printed is not None),
         model=model,
-        mode=given.mode,
+        mode=given.mode or cast("Mode | None", script.mode),
         max_turns=given.max_turns,
         max_usd=given.max_usd,
-        rules={"allow": given.allow, "deny": given.deny},
+        rules={
+            "allow": [*given.allow, *script.rules.get("allow", ())],
+            "ask": list(script.rules.get("ask", ())),
+            "deny": [*given.deny, *script.rules.get("deny", ())],
+        },
         resumed=kept is not None,
-        agents=given.agents,
+        agents=read_agents(given.agents) if isinstance(given.agents, str) else given.agents,
+        roots=(*map(existing_folder, given.roots), *script.folders),
+        guidance=_guidance(given),
+        system=given.system,
+        settings=script.settings,
+        servers=read_servers(given.mcp) if given.mcp else None,
+        only_servers=given.strict_mcp,
     )
+
+
+def _guidance(given: argparse.Namespace) -> str:
+    """What the command line adds to the system prompt; raises `Refused` for a file that cannot be read."""
+    text: str = given.guidance
+    if given.guidance_file is None:
+        return text
+    try:
+        from_file = given.guidance_file.expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{given.guidance_file}: cannot be read: {error}") from error
+    return "\n\n".join(filter(None, (text, from_file.strip())))
+
+
+def _copy(kept: KeptSession | None, folder: Path, *, printed: bool) -> KeptSession:
+    """A copy of a session under a new name, to go on with; the session itself is only read."""
+    if kept is None:
+        raise Refused("--fork-session goes with --resume or --continue, which name the session to copy")
+    name = new_name(printed=printed)
+    project = user_home().project(folder)
+    files = copy_session(project.session(kept.name), project.session(name))
+    return KeptSession(name, kept.title, kept.modified, kept.size, files.transcript)
 
 
 def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> KeptSession | None:
@@ -272,8 +330,25 @@ def similar(name: str) -> str:
 def open_agent(options: ChatOptions, chat: Chat) -> Agent:
     """Open the agent of a chat; it asks the chat's user for permission and answers."""
     made = agent_options(options)
-    made["consent"], made["ask"], made["listen"] = chat.consent, chat.answer, (chat.listen,)
-    return Agent(options.model, **made)
+    made["consent"] = chat.consent
+    made["ask"] = chat.answer
+    made["listen"] = (chat.listen,)
+    with explained_lock(options):
+        return Agent(options.model, **made)
+
+
+@contextmanager
+def explained_lock(options: ChatOptions) -> Iterator[None]:
+    """Raise a session's being open elsewhere as an error that says how to go on."""
+    try:
+        yield
+    except TranscriptLocked as error:
+        if not options.resumed:
+            raise
+        raise Refused(
+            f"the session {options.name} is open elsewhere, in {error.holder or 'another process'}; close it there, or "
+            f"go on with a copy: sevenfold chat --resume {options.name} --fork-session"
+        ) from error
 
 
 def assumed_window(agent: Agent) -> str:
@@ -303,6 +378,10 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "mentions": True,
         "checkpoints": True,
         "agents": options.agents,
+        "roots": options.roots,
+        "settings": options.settings,
+        "guidance": options.guidance or None,
+        "system": options.system or None,
     }
     if options.mode is not None:
         made["mode"] = options.mode
@@ -313,18 +392,20 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         made["effort"] = options.effort
     if options.thinking in thinking_of(profile):
         made["thinking"] = options.thinking
-    if (servers := _servers_of(options.folder)) is not None:
+    if (servers := _servers_of(options)) is not None:
         made["mcp"] = servers
     return made
 
 
-def _servers_of(folder: Path) -> McpServers | None:
-    """The MCP servers of the user, and of the folder if it is trusted; None if none are configured."""
-    if not any(path.is_file() for path in (folder / PROJECT_FILE, user_folder(os.environ) / USER_FILE)):
+def _servers_of(options: ChatOptions) -> McpServers | None:
+    """The MCP servers of the command line, the user, and the folder if it is trusted; None if there are none."""
+    files = (options.folder / PROJECT_FILE, user_folder(os.environ) / USER_FILE)
+    reads_files = not options.only_servers and any(path.is_file() for path in files)
+    if not reads_files and not options.servers:
         return None
     from sevenfold.agent.mcp.servers import McpServers  # loads the MCP SDK
 
-    servers = McpServers.of(None, folder)
+    servers = McpServers.of(options.servers, options.folder, files=reads_files)
     servers.wait_seconds = MCP_SECONDS
     return servers
 

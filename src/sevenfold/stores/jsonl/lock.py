@@ -80,10 +80,12 @@ class FileLock:
             inherited = holder is not None and holder.is_dead and waited < _HEIR_SECONDS
             if waited >= wait and not inherited:
                 if not take:
-                    raise TranscriptLocked(
+                    error = TranscriptLocked(
                         f"{path}: being written by {holder or 'another process'}; end that one or wait for it. "
                         "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
                     )
+                    error.holder = str(holder or "another process")
+                    raise error
                 last = max(last, holder.fence if holder else 0)
                 self._path.unlink(missing_ok=True)
                 continue
