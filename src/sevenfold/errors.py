@@ -37,11 +37,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What decoding bytes of unknown origin may raise: they are no JSON, no UTF-8, or nested too deeply."""
-
 Network = Literal["", "name", "refused", "reset", "secure", "silent", "proxy", "connect"]
 """What failed on the way to a server: its name is not known, it refused the connection, the connection broke off, no
 secure connection came about, nothing arrived for too long, the proxy failed, or no connection came about."""

@@ -213,6 +213,7 @@ class Agent(_BaseAgent):
         name               the name under which to store the session, so it can be resumed; default: not stored
         branch             the name of a fork of that session to work in; default: the session itself
         folder             the workspace; default: the current directory
+        roots              further folders that count as the workspace
         mode               ask, accept_edits, plan or autonomous
         rules              permission rules: lists under allow, ask and deny
         consent            asks the user for permission; default: anything that needs consent is refused

@@ -26,12 +26,13 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.conversation.waiting import Retries
-from sevenfold.errors import NOT_JSON, Aborted, InputError, ModelError, Refused, Unreachable
+from sevenfold.errors import Aborted, InputError, ModelError, Refused, Unreachable
 from sevenfold.layers.on_request import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.authorship import UserPrompt
 from sevenfold.record.blocks import ToolUse
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
 

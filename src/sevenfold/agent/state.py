@@ -28,8 +28,9 @@ from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolO
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import NOT_JSON, TranscriptError
+from sevenfold.errors import TranscriptError
 from sevenfold.ports import StoredText
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.session.factory import known_secrets
 from sevenfold.stores.files import real_path
 from sevenfold.stores.home import user_home

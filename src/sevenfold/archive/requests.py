@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.conversation.history import past
-from sevenfold.errors import NOT_JSON, InputError
+from sevenfold.errors import InputError
 from sevenfold.ports import Log
 from sevenfold.profiles import Profile, find
 from sevenfold.record.blocks import encode_json, read, read_field, text
 from sevenfold.record.decisions import Epoch, Request
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Lifetimes, Marker

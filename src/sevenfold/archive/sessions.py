@@ -20,10 +20,11 @@ from msgspec import Struct
 from sevenfold.archive import databases
 from sevenfold.archive.formats import COMPRESSED, first_records, is_session_file
 from sevenfold.archive.untrusted import one_line
-from sevenfold.errors import NOT_JSON, InputError, TranscriptForeign, TranscriptMissing, UserError
+from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.ports import LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.authorship import users_words
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
 from sevenfold.stores.home import user_home

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import Raw
 
-from sevenfold.errors import NOT_JSON, InputError
+from sevenfold.errors import InputError
 from sevenfold.record.decisions import LayerNote
+from sevenfold.record.decoding import NOT_JSON
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation

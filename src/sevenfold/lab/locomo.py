@@ -22,10 +22,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from sevenfold.errors import NOT_JSON, InputError
+from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
 from sevenfold.recall.search import Hit, Scorer
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.memory import MemoryLog
 
 DEPTHS = (5, 10, 25)

@@ -22,11 +22,12 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import NOT_JSON, InputError, Refused, TranscriptError
+from sevenfold.errors import InputError, Refused, TranscriptError
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
 from sevenfold.memory.index import write_index
 from sevenfold.ports import Clock, Folder
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.redact import mask_text
 
 INDEX = "MEMORY.md"

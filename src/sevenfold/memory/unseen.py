@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.errors import NOT_JSON
 from sevenfold.ports import Clock, Folder
+from sevenfold.record.decoding import NOT_JSON
 
 UNSEEN = ".versions/unseen.json"
 WAIT = 10.0

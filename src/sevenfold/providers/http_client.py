@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sevenfold import __version__
-from sevenfold.errors import NOT_JSON
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.wire.error_report import ErrorAnswer, report_of, retry_after
 
 if TYPE_CHECKING:

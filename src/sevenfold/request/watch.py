@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.errors import NOT_JSON
 from sevenfold.events import CacheBroke
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import read_field
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request import cache_rules

@@ -26,7 +26,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import NOT_JSON, SettingError, TranscriptLocked, UserError
+from sevenfold.errors import SettingError, TranscriptLocked, UserError
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.files import private_parent, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.lineage import must_be_user

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from sevenfold.errors import NOT_JSON
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.wire import foreign
 from sevenfold.wire.error_report import MalformedRequest
 from sevenfold.wire.reader import Fields

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import NOT_JSON
 from sevenfold.ports import Piece
+from sevenfold.record.decoding import NOT_JSON
 
 THINK, THOUGHT = "<think>", "</think>"
 CALL, CALLED = "<tool_call>", "</tool_call>"

@@ -20,11 +20,11 @@ from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.figures import SessionProfile
 from sevenfold.archive.profile.labels import CallLabel, ContextPiece
 from sevenfold.archive.readers import codex
-from sevenfold.errors import NOT_JSON
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Billed, Epoch, Relayed, Rewound, Undone
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of

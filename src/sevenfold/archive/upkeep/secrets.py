@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import NOT_JSON, InputError
+from sevenfold.errors import InputError
 from sevenfold.record import entries, redact
 from sevenfold.record.blocks import read_field
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.entries import Damaged, Entry
 from sevenfold.stores.files import opened
 from sevenfold.stores.jsonl import log

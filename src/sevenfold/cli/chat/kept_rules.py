@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.errors import NOT_JSON, SettingError
+from sevenfold.errors import SettingError
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.files import private_folder, write_whole
 from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.trust import user_folder

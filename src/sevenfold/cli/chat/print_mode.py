@@ -26,10 +26,11 @@ from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.reports import Spending, event_line, wait_line
 from sevenfold.cli.text import clean, complain, one_line
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import NOT_JSON, ModelError, Refused, UserError
+from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered, Failed, Waiting
 from sevenfold.ports import Piece
 from sevenfold.record.authorship import PASTED, UserPrompt
+from sevenfold.record.decoding import NOT_JSON
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130

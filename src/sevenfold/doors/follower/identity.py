@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import NOT_JSON
 from sevenfold.record.blocks import words_of
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.wire.client_request import Api, ClientRequest, read_message
 from sevenfold.wire.reader import string_value
 
