@@ -127,21 +127,12 @@ def run(
     end = "error" if error and error != "interrupted" else finished.end
     result: dict[str, Any] = {
         **_figures(spent, 0.0 if offline else spent.usd),
-        "type": "result",
-        "end": end,  # done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error
-        "text": finished.text,  # the last answer
-        "error": error or finished.detail,
+        **_outcome(finished, end, error),
         "session": session,
+        "session_id": session,
         "model": agent.model,
         "offline": offline,
-        "turns": finished.turns,
         "permission_denials": denials,
-        # The same values under the names that scripts for Claude Code expect.
-        "subtype": SUBTYPES.get(end, "error_during_execution"),
-        "is_error": end != "done",
-        "result": finished.text or error or finished.detail,
-        "session_id": session,
-        "num_turns": finished.turns,
         "duration_ms": round(1000 * (time.monotonic() - began)),
     }
     if how == "text":
@@ -153,6 +144,21 @@ def run(
     if end != "done":
         return NOT_DONE
     return NOT_PERMITTED if denials else DONE
+
+
+def _outcome(finished: events.Finished, end: str, error: str) -> dict[str, Any]:
+    """How a run ended, under our names and those that scripts for Claude Code expect."""
+    return {
+        "type": "result",
+        "end": end,  # done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error
+        "text": finished.text,  # the last answer
+        "error": error or finished.detail,
+        "turns": finished.turns,
+        "subtype": SUBTYPES.get(end, "error_during_execution"),
+        "is_error": end != "done",
+        "result": finished.text or error or finished.detail,
+        "num_turns": finished.turns,
+    }
 
 
 def _figures(spent: Spending, usd: float | None) -> dict[str, Any]:
