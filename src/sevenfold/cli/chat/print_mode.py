@@ -139,6 +139,10 @@ def run(
         _print(result, out)
     else:
         _write_json(result, out)
+    return _exit_code(end, error, denials)
+
+
+def _exit_code(end: str, error: str, denials: list[dict[str, Any]]) -> int:
     if error == "interrupted":
         return INTERRUPTED
     if end != "done":
