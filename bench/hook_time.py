@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sevenfold.doors.plugins import claude_code
+from sevenfold.doors.plugins import shared
 from tests.profile.making import Tape, call, result, text, usage
 
 MEGABYTE = 1_000_000
@@ -100,7 +100,7 @@ def timed(hook: str, path: Path) -> tuple[float, float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
     subprocess.run(
-        ["sh", "-c", claude_code.command(hook)],
+        ["sh", "-c", shared.command(hook)],
         input=json.dumps({**event, "prompt": "Go on."}).encode(),
         stdout=subprocess.DEVNULL,
         check=True,

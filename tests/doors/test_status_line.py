@@ -51,3 +51,26 @@ def test_values_of_the_wrong_kind_are_left_out_and_control_characters_removed() 
         "prompt_cache": {"warm": "yes", "last_miss_cause": "\x1b]0;pwned\x07"},
     }
     assert status_line(told, NOW) == "last miss: ]0;pwned"
+
+
+def test_the_causes_of_the_last_miss_are_named_with_what_the_misses_cost() -> None:
+    # The shape in which Claude Code 2.1.327 tells it.
+    told = {
+        "model": {"id": "claude-opus-4-6"},
+        "prompt_cache": {
+            "warm": True,
+            "ttl": "1h",
+            "expires_at": NOW + 600,
+            "misses": 2,
+            "miss_recache_tokens": 100_000,
+            "last_miss_cause": {"causes": ["tools_changed", "system_changed"], "tools_added": 3},
+        },
+    }
+    line = status_line(told, NOW)
+    assert line.endswith("last miss: tools changed, system changed (2 misses: 100k written again, $0.95)")
+
+
+@pytest.mark.parametrize("cause", [None, 3, [], {}, {"causes": "x"}, {"causes": [None, {"causes": 1}]}])
+def test_a_cause_in_an_unknown_shape_is_left_out(cause: object) -> None:
+    told = {"cost": {"total_cost_usd": 1}, "prompt_cache": {"last_miss_cause": cause, "misses": "x"}}
+    assert "miss" not in status_line(told, NOW)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 
 from sevenfold.cli.text import write
-from sevenfold.doors.plugins import claude_code
-from sevenfold.doors.plugins.changes import install
+from sevenfold.doors.plugins import claude_code, codex
+from sevenfold.doors.plugins.changes import Changes, install
+from sevenfold.errors import InputError
+
+PROGRAMS = (claude_code.NAME, codex.NAME)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("program", choices=(claude_code.NAME,), metavar="PROGRAM")
+    add("program", choices=PROGRAMS, metavar="PROGRAM")
     add("--status-line", action="store_true")
     add("--dry-run", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    changes = claude_code.changes(with_status_line=options.status_line)
+    changes = _changes(options.program, with_status_line=options.status_line)
     for line in changes.described():
         write(f"{line}\n")
     if options.dry_run:
@@ -27,4 +30,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     install(changes)
     write(f"Installed. Start {options.program} anew; 'sevenfold uninstall {options.program}' undoes it.\n")
+    if options.program == codex.NAME:
+        write(f"{codex.AFTERWARDS}\n")
     return 0
+
+
+def _changes(program: str, *, with_status_line: bool) -> Changes:
+    if program == claude_code.NAME:
+        return claude_code.changes(with_status_line=with_status_line)
+    if with_status_line:
+        raise InputError("Codex has no status line that a command could fill; leave --status-line out")
+    return codex.changes()

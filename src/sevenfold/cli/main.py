@@ -47,7 +47,7 @@ COMMANDS = {
     "diff-request": "say whether one request would find in the cache what another left, and why not",
     "eval": "measure recall on conversations with questions whose answers are known",
     "config": "show every setting, its value, and where it comes from",
-    "install": "add our plugin to Claude Code: what its compactions lose comes back",
+    "install": "add our plugin to Claude Code or Codex: what its compactions lose comes back",
     "uninstall": "remove our plugin again, to the byte",
     "mcp": "serve recorded sessions to other programs' agents over the Model Context Protocol",
     "trust": "use a project folder's own settings, hooks and servers",

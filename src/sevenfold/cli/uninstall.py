@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+from sevenfold.cli.install import PROGRAMS
 from sevenfold.cli.text import clean, write
-from sevenfold.doors.plugins import claude_code
 from sevenfold.doors.plugins.changes import installed, uninstall
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("program", choices=(claude_code.NAME,), metavar="PROGRAM")
+    add("program", choices=PROGRAMS, metavar="PROGRAM")
     add("--dry-run", action="store_true")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sevenfold.doors.plugins import folder
 
@@ -118,9 +118,18 @@ def _went_on(transcript: Path, size: int) -> bool:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(record, dict) or record.get("type") not in ("user", "assistant"):
-            continue
-        of_the_compaction = record.get("isCompactSummary") or record.get("isMeta") or b"/compact<" in line
-        if not of_the_compaction:
+        if isinstance(record, dict) and _is_part_of_conversation(record, line):
             return True
     return False
+
+
+def _is_part_of_conversation(record: dict[str, Any], line: bytes) -> bool:
+    """Whether a record says something that the compaction itself does not."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        # In a rollout of Codex, whose hooks hand their texts over in the role of a developer.
+        return record.get("type") == "response_item" and payload.get("role") != "developer"
+    if record.get("type") not in ("user", "assistant"):
+        return False
+    of_the_compaction = record.get("isCompactSummary") or record.get("isMeta") or b"/compact<" in line
+    return not of_the_compaction

@@ -1,4 +1,4 @@
-"""What Claude Code calls for an event: `python -P -m sevenfold.doors.plugins.hook EVENT`.
+"""What Claude Code or Codex calls for an event: `python -P -m sevenfold.doors.plugins.hook EVENT`.
 
 A hook must never disturb the program. Whatever goes wrong, it ends with exit code 0 and prints nothing; if it takes
 too long it ends as well. What it is given is data: nothing in it is run, and no name in it becomes a file's name.
@@ -20,7 +20,7 @@ TIME_LIMIT = 3.0
 """Seconds after which a hook ends without an answer, below the limit that the plugin gives the program."""
 COMPACTION_TIME_LIMIT = 25.0
 """The same for the hooks around a compaction, which takes the program longer than that anyway."""
-AROUND_A_COMPACTION = frozenset({"before-compaction", "words", "things", "state"})
+AROUND_A_COMPACTION = frozenset({"before-compaction", "prepare-compaction", "words", "things", "state"})
 MOST_INPUT = 16 << 20
 """Bytes of an event that are read; a prompt may contain a large paste."""
 
@@ -62,6 +62,12 @@ def _before_compaction(event: Event) -> str:
     return bring_back.prepare(_transcript(event), _session(event))
 
 
+def _prepare_compaction(event: Event) -> str:
+    """The same for a program that takes no text before a compaction."""
+    _before_compaction(event)
+    return ""
+
+
 def _after_compaction(part: str) -> Callable[[Event], str]:
     def answer(event: Event) -> str:
         from sevenfold.doors.plugins import bring_back
@@ -95,6 +101,7 @@ def _status(event: Event) -> str:
 _ANSWERS: dict[str, Callable[[Event], str]] = {
     "session-starts": _session_starts,
     "before-compaction": _before_compaction,
+    "prepare-compaction": _prepare_compaction,
     "words": _after_compaction("words"),
     "things": _after_compaction("things"),
     "state": _after_compaction("state"),

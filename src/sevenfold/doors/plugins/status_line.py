@@ -6,7 +6,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sevenfold.doors.plugins.tail import NewestAnswer, newest_answer, seconds
+from sevenfold.doors.plugins.tail import (
+    LONG_LIFETIME,
+    SHORT_LIFETIME,
+    NewestAnswer,
+    count,
+    newest_answer,
+    seconds,
+)
 
 _LONGEST_CAUSE = 40
 
@@ -15,7 +22,7 @@ def status_line(told: dict[str, Any], now: float) -> str:
     """The line for this state of the program; parts it does not tell are left out."""
     transcript = told.get("transcript_path")
     newest = newest_answer(Path(transcript)) if isinstance(transcript, str) and transcript else None
-    parts = [_context(told, newest), _cache(told, newest, now), _cost(told), _last_miss(told)]
+    parts = [_context(told, newest), _cache(told, newest, now), _cost(told), _misses(told)]
     return " · ".join(filter(None, parts))
 
 
@@ -50,12 +57,44 @@ def _cost(told: dict[str, Any]) -> str:
     return f"${total:.2f}" if isinstance(total, int | float) else ""
 
 
-def _last_miss(told: dict[str, Any]) -> str:
-    cause = _object(told, "prompt_cache").get("last_miss_cause")
-    if not isinstance(cause, str) or not cause.strip():
+def _misses(told: dict[str, Any]) -> str:
+    """Why the cache was last missed, and what all misses so far cost."""
+    state = _object(told, "prompt_cache")
+    cause = _plain(state.get("last_miss_cause"))
+    written_again = count(state, "miss_recache_tokens")
+    if not cause or not written_again:
+        return f"last miss: {cause}" if cause else ""
+    number = count(state, "misses")
+    misses = f"{number} misses" if number > 1 else "miss"
+    dollars = _price_of_misses(told, written_again)
+    price = f", ${dollars:.2f}" if dollars is not None else ""
+    return f"last miss: {cause} ({misses}: {_tokens(written_again)} written again{price})"
+
+
+def _plain(cause: object) -> str:
+    """A cause as the program names it, or all that it names, in words."""
+    if isinstance(cause, dict):
+        causes = cause.get("causes")
+        cause = ", ".join(filter(None, map(_plain, causes))) if isinstance(causes, list) else ""
+    if not isinstance(cause, str):
         return ""
-    plain = " ".join(cause.replace("_", " ").split())
-    return f"last miss: {''.join(filter(str.isprintable, plain))[:_LONGEST_CAUSE]}"
+    words = " ".join(cause.replace("_", " ").split())
+    return "".join(filter(str.isprintable, words))[:_LONGEST_CAUSE]
+
+
+def _price_of_misses(told: dict[str, Any], tokens: int) -> float | None:
+    """What it cost to write tokens again instead of reading them; None if the model's prices are unknown."""
+    model = _object(told, "model").get("id")
+    if not isinstance(model, str):
+        return None
+    # Only sessions with a miss take the time to load the table of prices.
+    from sevenfold.profiles import find
+
+    price = find(model).price(tokens)
+    if price is None:
+        return None
+    lifetime = LONG_LIFETIME if _object(told, "prompt_cache").get("ttl") == "1h" else SHORT_LIFETIME
+    return tokens * (price.write(lifetime) - price.read) / 1_000_000
 
 
 def _object(told: dict[str, Any], name: str) -> dict[str, Any]:

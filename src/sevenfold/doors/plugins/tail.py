@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ TAIL_BYTES = 1 << 20
 SHORT_LIFETIME = 300
 LONG_LIFETIME = 3_600
 """Seconds a written prefix stays in the cache; the usage says which of the two was written."""
+_LOOKED_AT = 3
+"""How many of the newest records are looked at to tell whose transcript it is."""
 
 
 class NewestAnswer(NamedTuple):
@@ -24,7 +27,7 @@ class NewestAnswer(NamedTuple):
     """In seconds since 1970."""
     usage: dict[str, Any]
     lifetime: int
-    """Seconds its cache lives after it."""
+    """Seconds its cache lives after it; 0 if the transcript does not say."""
 
     @property
     def context(self) -> int:
@@ -35,9 +38,17 @@ class NewestAnswer(NamedTuple):
 
 def newest_answer(path: Path) -> NewestAnswer | None:
     """The newest answer in the file's end; None if there is none, or if a compaction came after it."""
+    records = _backwards(path)
+    head = list(islice(records, _LOOKED_AT))
+    records = chain(head, records)
+    is_rollout = any(isinstance(record.get("payload"), dict) for record in head)
+    return _newest_of_codex(records) if is_rollout else _newest_of_claude_code(records)
+
+
+def _newest_of_claude_code(records: Iterable[dict[str, Any]]) -> NewestAnswer | None:
     newest: tuple[str, float, dict[str, Any]] | None = None
     lifetime = SHORT_LIFETIME
-    for record in _backwards(path):
+    for record in records:
         if record.get("isSidechain") is True:
             continue
         if record.get("subtype") == "compact_boundary":
@@ -59,6 +70,36 @@ def newest_answer(path: Path) -> NewestAnswer | None:
             lifetime = LONG_LIFETIME if count(written, "ephemeral_1h_input_tokens") else SHORT_LIFETIME
             break
     return NewestAnswer(*newest, lifetime) if newest else None
+
+
+def _newest_of_codex(records: Iterable[dict[str, Any]]) -> NewestAnswer | None:
+    """Codex records the usage in an event behind the answer, and the model at the beginning of the turn."""
+    newest: tuple[float, dict[str, Any]] | None = None
+    for record in records:
+        payload = record.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        if record.get("type") == "compacted" and newest is None:
+            return None
+        model = payload.get("model")
+        if newest is not None and record.get("type") == "turn_context" and isinstance(model, str):
+            return NewestAnswer(model, *newest, lifetime=0)
+        info = payload.get("info") if payload.get("type") == "token_count" else None
+        reported = info.get("last_token_usage") if isinstance(info, dict) else None
+        at = seconds(record.get("timestamp"))
+        if newest is None and isinstance(reported, dict) and count(reported, "input_tokens") and at:
+            newest = (at, _as_messages_usage(reported))
+    return None
+
+
+def _as_messages_usage(reported: dict[str, Any]) -> dict[str, Any]:
+    """A report of Codex in the names of the Messages API: there, what the cache held is not part of the input."""
+    cached = min(count(reported, "cached_input_tokens"), count(reported, "input_tokens"))
+    return {
+        "input_tokens": count(reported, "input_tokens") - cached,
+        "cache_read_input_tokens": cached,
+        "output_tokens": count(reported, "output_tokens"),
+    }
 
 
 def count(usage: dict[str, Any], name: str) -> int:
