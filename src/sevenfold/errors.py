@@ -100,6 +100,10 @@ class TranscriptOvertaken(TranscriptError):
     """Another process took over as the writer of this transcript."""
 
 
+class TranscriptLost(TranscriptError):
+    """The store lost records that it had acknowledged."""
+
+
 class TranscriptTooNew(TranscriptError):
     """A newer Sevenfold wrote this transcript: it can be read, not continued."""
 

@@ -19,6 +19,7 @@ from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.log import BranchLog, Mark
 from sevenfold.stores.memory import MemoryLog
 from tests.stores.records import Model, records, said
+from tests.stores.servers import in_postgres
 
 
 def drafted(folder: Path) -> Log:
@@ -70,6 +71,7 @@ MAKERS: dict[str, Callable[[Path], Log]] = {
     "jsonl": lambda folder: JsonlLog.open(folder / "log.jsonl"),
     "draft": drafted,
     "indexed": lambda folder: IndexedLog(),
+    "postgres": lambda folder: in_postgres(folder).open("s"),
     "branch": lambda folder: BranchLog(MemoryLog(), JsonlLog.open(folder / "log.jsonl"), 0),
 }
 

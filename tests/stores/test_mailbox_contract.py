@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,20 +29,25 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
 from sevenfold.ports import AgentMessage, Mailbox, Store
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl import mailbox as module
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.jsonl.store import JsonlStore
 from sevenfold.stores.memory import MemoryStore
+from tests.stores.servers import in_postgres
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
     "jsonl": lambda folder: JsonlStore(folder / "sessions"),
+    "postgres": in_postgres,
 }
 
 
 @pytest.fixture(params=MAKERS)
 def mailbox(request, tmp_path) -> Mailbox:
     return MAKERS[request.param](tmp_path).mailbox()
+
+
+def module_of(mailbox: Mailbox) -> ModuleType:
+    return sys.modules[type(mailbox).__module__]
 
 
 def message(name: str, sender: str = "a", to: str = "b", **more: Any) -> AgentMessage:
@@ -86,7 +93,7 @@ def test_two_senders_may_use_the_same_id(mailbox):
 
 @pytest.mark.spec("S7.4")
 def test_a_full_queue_refuses_messages_and_others_still_get_theirs(mailbox, monkeypatch):
-    monkeypatch.setattr(module, "MOST_MESSAGES_WAITING", 3)
+    monkeypatch.setattr(module_of(mailbox), "MOST_MESSAGES_WAITING", 3)
     assert [mailbox.send(message(str(n))) for n in range(5)] == ["queued"] * 3 + ["refused"] * 2
     assert mailbox.send(message("0")) == "queued", "one that is waiting already is not refused"
     assert mailbox.send(message("9", to="c")) == "queued"
@@ -95,8 +102,8 @@ def test_a_full_queue_refuses_messages_and_others_still_get_theirs(mailbox, monk
 
 
 def test_old_ids_are_forgotten_and_waiting_messages_are_not(mailbox, monkeypatch):
-    monkeypatch.setattr(module, "IDS_KEPT", 4)
-    monkeypatch.setattr(module, "MOST_MESSAGES_WAITING", 10)
+    monkeypatch.setattr(module_of(mailbox), "IDS_KEPT", 4)
+    monkeypatch.setattr(module_of(mailbox), "MOST_MESSAGES_WAITING", 10)
     mailbox.send(message("kept", to="c"))
     for n in range(29):
         mailbox.send(message(str(n)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,6 +29,7 @@ from hypothesis.stateful import (
 )
 
 import sevenfold
+from bench.servers.postgres import OWNER
 from sevenfold.errors import (
     InputError,
     TranscriptError,
@@ -43,6 +45,7 @@ from sevenfold.stores.jsonl.store import FileStore, JsonlStore
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.testing.stores import StoreContract, filled, said
 from tests.stores.records import Model, records
+from tests.stores.servers import in_postgres, postgres
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -76,6 +79,7 @@ MAKERS: dict[str, Callable[..., Store]] = {
     "memory": in_memory,
     "jsonl": lambda folder, tenant="": JsonlStore(folder / "sessions", tenant=tenant),
     "documented": sqlite,
+    "postgres": in_postgres,
 }
 
 
@@ -109,6 +113,19 @@ class TestDocumentedStore(StoreContract):
 
     def expire(self, store: Any) -> None:
         store.db.rows("UPDATE log SET expires = 1")
+
+
+@pytest.mark.spec(
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+)
+@pytest.mark.spec("S34.1")
+class TestPostgresStore(StoreContract):
+    def open_store(self, folder: Path, tenant: str = "") -> Store:
+        return MAKERS["postgres"](folder, tenant)
+
+    def expire(self, store: Any) -> None:
+        with psycopg.connect(postgres().url(OWNER), autocommit=True) as connection:
+            connection.execute("UPDATE sevenfold.worker SET expires = '-infinity'")
 
 
 # -- branches --------------------------------------------------------------------------------------
@@ -464,12 +481,6 @@ def test_a_scheme_of_ones_own(monkeypatch):
     made: dict[str, Store] = {}
     registry.register("Mine", lambda url: made.setdefault(url, MemoryStore()))
     assert registry.open_store("mine://host/x") is made["mine://host/x"]
-
-
-@pytest.mark.parametrize("url", ["postgresql://localhost/x", "postgres://u:p@h/x"])
-def test_postgresql_is_said_to_be_missing(url):
-    with pytest.raises(InputError, match="no store is known for postgres"):
-        sevenfold.Session.open("s", model="claude-sonnet-5-5", store=url)
 
 
 def test_what_is_no_store_is_refused(tmp_path):

@@ -148,7 +148,7 @@ class LineLog(Log):
     def decided_at(self, decision: str) -> int | None:
         """Return the position at which a decision was last made, committed, undone or redone."""
         for position, entry in self._entries("decided", decision):
-            if decision in _decided(entry):
+            if decision in decisions_named(entry):
                 return position
         return None
 
@@ -277,7 +277,7 @@ def _quoted(text: str) -> bytes:
     return msgspec.json.encode(text)
 
 
-def _decided(entry: Entry) -> tuple[str, ...]:
+def decisions_named(entry: Entry) -> tuple[str, ...]:
     """Return the ids of the decisions that an entry makes, commits, undoes or redoes."""
     match entry:
         case Decision(made=Commit(id=name, boundary=other) | Undone(id=name, decision=other)):

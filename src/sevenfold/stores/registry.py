@@ -73,4 +73,14 @@ def _memory(url: str) -> Store:
     return _shared_memory.setdefault(url, MemoryStore(tenant))
 
 
-_SCHEMES: dict[str, MakeStore] = {"memory": _memory}
+def _postgres(url: str) -> Store:
+    try:
+        from sevenfold.stores.postgres.store import PostgresStore
+    except ImportError as error:
+        raise InputError(
+            "keeping sessions in PostgreSQL needs psycopg: pip install 'sevenfold[postgres]'"
+        ) from error
+    return PostgresStore.at(url)
+
+
+_SCHEMES: dict[str, MakeStore] = {"memory": _memory, "postgresql": _postgres, "postgres": _postgres}

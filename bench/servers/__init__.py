@@ -1,0 +1,1 @@
+"""Real servers for tests and measurements, started without installing anything."""

@@ -1,0 +1,205 @@
+"""The log of a session in PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sevenfold.errors import TranscriptError, TranscriptLost, TranscriptOvertaken
+from sevenfold.stores.log import BranchLog, LineLog, Mark, positions
+from sevenfold.stores.postgres.database import Database
+from sevenfold.stores.postgres.marks import SEARCHED, digest, marks_of
+
+_END = (1 << 63) - 1
+"""After every position."""
+_PAGES = (16, 512)
+"""The number of lines that are read at once: at first, and at most."""
+_PAGE_BYTES = 1 << 20
+"""A page of more bytes is followed by a smaller one."""
+
+
+class PostgresLog(LineLog):
+    """The lines of one log: of a session, or those that a branch adds to it."""
+
+    def __init__(
+        self, database: Database, tenant: int, name: str, log: int, *, size: int = 0, fence: int = 0
+    ) -> None:
+        """``size`` and ``fence`` are those of a log that was opened for writing."""
+        self.log = log
+        """Its number in the database."""
+        self.fence = fence
+        self.lease_seconds = database.address.lease_seconds if fence else 0.0
+        self._database = database
+        self._tenant = tenant
+        self._name = name
+        self._size = size
+        self._closed = fence == 0
+        self._alone = threading.Lock()
+        self._lost = _release_if_lost(self, database, tenant, log, fence) if fence else None
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
+        """Append lines in one statement; raises `TranscriptOvertaken` if another writer took over."""
+        if self._closed:
+            raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
+        with self._alone:
+            first = self._size
+            made = positions(first, lines)
+            names: list[int] = []
+            marked: list[int] = []
+            for position, line in zip(made, lines, strict=True):
+                for name in marks_of(line):
+                    names.append(name)
+                    marked.append(position)
+            added = sum(map(len, lines))
+            written = self._written(
+                {
+                    "log": self.log,
+                    "fence": self.fence,
+                    "at": first,
+                    "bytes": added,
+                    "positions": made,
+                    "lines": list(lines),
+                    "names": names,
+                    "marked": marked,
+                },
+                durable=durable,
+            )
+            if not written:
+                raise self._refusal()
+            self._size = first + added
+            return made
+
+    def _written(self, values: dict[str, Any], *, durable: bool) -> bool:
+        """Run the statement until the server answers; whether the lines are in the log now."""
+        attempts = 0
+
+        def attempt() -> bool:
+            nonlocal attempts
+            attempts += 1
+            ((written,),) = self._database.run(self._tenant, "append", durable or None, values)
+            return bool(written)
+
+        if self._database.persist(attempt):
+            return True
+        if attempts == 1:
+            return False
+        # The connection broke, perhaps after the statement was carried out. It moved the end of the log then, so it was
+        # not carried out again, and its first line is where it should be.
+        if not values["lines"]:
+            return self._state() == (self.fence, values["at"])
+        there = self._page("lines", start=values["at"], most=1)
+        return there == [(values["at"], values["lines"][0])]
+
+    def _refusal(self) -> TranscriptError:
+        """Why nothing was written."""
+        state = self._state()
+        if state is not None and (
+            state[0] < self.fence or (state[0] == self.fence and state[1] < self._size)
+        ):
+            return TranscriptLost(
+                f"{self._name}: the database lost {max(0, self._size - state[1]):,} bytes that it had acknowledged, "
+                "as after a failover to a server that did not have them yet; nothing was written. Open the session "
+                "again to continue from what is there"
+            )
+        return self._overtaken()
+
+    def renew(self) -> None:
+        """Extend the lease, with all others of this process; raises `TranscriptOvertaken` if it is another's."""
+        state = self._state()
+        if state is None or state[0] != self.fence:
+            raise self._overtaken()
+        if not self._closed:
+            self._database.beat()
+            state = self._state()  # somebody may have opened it in the moment before
+            if state is None or state[0] != self.fence:
+                raise self._overtaken()
+
+    def close(self) -> None:
+        """Release the lease."""
+        if not self._closed:
+            self._closed = True
+            if self._lost is not None:
+                self._lost.detach()
+            self._database.repeated(self._tenant, "release", log=self.log, fence=self.fence)
+
+    def _state(self) -> tuple[int, int] | None:
+        for fence, size in self._database.repeated(self._tenant, "state", log=self.log):
+            return fence, size
+        return None
+
+    def _overtaken(self) -> TranscriptOvertaken:
+        return TranscriptOvertaken(
+            f"{self._name}: taken over by another writer; nothing was written. Open the session again to continue from "
+            "what is there now"
+        )
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines from a position on."""
+        most = _PAGES[0]
+        while True:
+            page = self._page("lines", start=start, most=most)
+            yield from page
+            if len(page) < most:
+                return
+            start = page[-1][0] + 1
+            most = _next_size(page)
+
+    def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that contain ``text``, newest first."""
+        return self._backwards("lines with text", before, text=text)
+
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that bear a mark, newest first."""
+        if mark in SEARCHED:
+            return self._backwards("last lines", before)
+        return self._backwards("marked lines", before, name=digest(mark, name))
+
+    def _backwards(self, query: str, before: int | None, **values: Any) -> Iterator[tuple[int, bytes]]:
+        # Most callers stop at the first line.
+        most = 2
+        before = _END if before is None else before
+        while page := self._page(query, before=before, most=most, **values):
+            yield from page
+            if len(page) < most:
+                return
+            before = page[-1][0]
+            most = _next_size(page)
+
+    def _page(self, query: str, **values: Any) -> list[tuple[int, bytes]]:
+        return [(position, raw) for position, raw in self._rows(query, **values)]
+
+    def _rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self._database.repeated(self._tenant, query, log=self.log, **values)
+
+
+class PostgresBranch(BranchLog):
+    """The log of a branch: lines of what it began with, and its own."""
+
+    def __init__(self, base: LineLog, own: PostgresLog, start: int) -> None:
+        super().__init__(base, own, start)
+        self.log = own.log
+        """The number of its own lines' log."""
+
+
+def _next_size(page: Sequence[tuple[int, bytes]]) -> int:
+    """How many lines to read next: more and more, but few of large ones."""
+    first, most = _PAGES
+    size = sum(len(raw) for _, raw in page)
+    if size > _PAGE_BYTES:
+        return max(1, len(page) * _PAGE_BYTES // size)
+    return min(most, max(first, len(page) * 4))
+
+
+def _release_if_lost(
+    writer: PostgresLog, database: Database, tenant: int, log: int, fence: int
+) -> weakref.finalize[Any, PostgresLog]:
+    """Let the lease go with the log object, because the sign of life of the process would keep it for good."""
+    release = weakref.finalize(writer, database.abandon, tenant, log, fence)
+    release.atexit = False
+    return release
