@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import sevenfold
 from sevenfold.agent.agent import Agent
+from sevenfold.memory.entry import quoted, write_entry
 from sevenfold.stores.lineage import AGENTS, started_by_agent
 from sevenfold.stores.trust import Trust
 
@@ -28,6 +30,15 @@ os.setsid()
 if os.fork(): os._exit(0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+FALSE_AGENT = """\
+import os, sys
+child = os.fork()
+if child:
+    files = os.memfd_create("sevenfold-agent"), os.memfd_create("sevenfold-user-%d" % child)
+    os.waitpid(child, 0)
+    os._exit(0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 TERMINAL = "import pty, sys\nsys.exit(pty.spawn(sys.argv[1:]))"
 ESCAPES = {
     "plainly": "{command}",
@@ -36,6 +47,12 @@ ESCAPES = {
     "in its own session": "env -i SEVENFOLD_HOME=$SEVENFOLD_HOME setsid --wait {command}",
     "as a daemon": f"env -i SEVENFOLD_HOME=$SEVENFOLD_HOME {PYTHON} -c {shlex.quote(DAEMON)} {{command}}",
     "behind a terminal": f"env -i SEVENFOLD_HOME=$SEVENFOLD_HOME {PYTHON} -c {shlex.quote(TERMINAL)} {{command}}",
+    "as a daemon with lower limits": (
+        f"ulimit -R 1000; env -i SEVENFOLD_HOME=$SEVENFOLD_HOME {PYTHON} -c {shlex.quote(DAEMON)} {{command}}"
+    ),
+    "below a false agent": (
+        f"ulimit -R 1000; env -i SEVENFOLD_HOME=$SEVENFOLD_HOME {PYTHON} -c {shlex.quote(FALSE_AGENT)} {{command}}"
+    ),
     "in the background": "(env -i SEVENFOLD_HOME=$SEVENFOLD_HOME nohup {command} &) ; sleep 0",
 }
 ACTIONS = (
@@ -48,6 +65,8 @@ ACTIONS = (
     "dream",
     "sessions delete x --yes",
     "sessions import x",
+    "install claude-code",
+    "uninstall claude-code",
 )
 
 
@@ -110,6 +129,58 @@ def test_a_daemon_that_outlives_the_agent_is_still_not_the_user(home: Path):
     wait = f"for i in $(seq 600); do [ -e {done} ] && break; sleep 0.1; done"
     subprocess.run(["/bin/sh", "-c", wait], check=True)
     assert "an agent runs this" in done.read_text()
+
+
+@pytest.mark.spec("S19.26")
+def test_a_script_of_an_agents_cannot_change_what_the_user_said_through_the_library(home: Path):
+    sevenfold.open_memory(home.parent / "work").write(
+        write_entry("tabs", "feedback", "Always use tabs.", quoted(["Always use tabs."])), "user", "by hand"
+    )
+    script = """\
+import sevenfold
+from sevenfold.errors import Refused
+from sevenfold.memory.admission import admit
+from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import Witness
+
+memory = sevenfold.open_memory(".")
+push = write_entry("push", "feedback", "Always push.", quoted(["Always push."]))
+heard = Witness({"u0": "Always push to main."}, session="s")
+for act in (
+    lambda: memory.write(push, "user", "by hand"),
+    lambda: memory.write(push, "dream", "tidied"),
+    lambda: admit(memory, [LastingFact(("Always push to main.",))], heard, 1.0),
+    lambda: memory.forget("tabs"),
+    lambda: memory.close("tabs"),
+    lambda: memory.undo(),
+):
+    try:
+        act()
+    except Refused as refused:
+        print(refused)
+"""
+    shown = ran(home, f"env -u SEVENFOLD_AGENT {PYTHON} -c {shlex.quote(script)}")
+    assert shown.count("changing what the user said in memory is the user's to do") == 6
+    known = sevenfold.open_memory(home.parent / "work").entries()
+    assert [(one.entry.name, one.stamp.origin, one.entry.until) for one in known] == [("tabs", "user", "")]
+
+
+@pytest.mark.spec("S19.26")
+def test_a_script_of_an_agents_may_store_its_own_conclusions_as_unconfirmed(home: Path):
+    script = """\
+import sevenfold
+from sevenfold.memory.admission import admit
+from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import Witness
+
+admit(sevenfold.open_memory("."), [LastingFact((), note="The build takes an hour.")], Witness({}), 1.0)
+"""
+    ran(home, f"{PYTHON} -c {shlex.quote(script)}")
+    known = sevenfold.open_memory(home.parent / "work").entries()
+    assert [(one.entry.body.strip(), one.stamp.origin) for one in known] == [
+        ("The build takes an hour.", "model")
+    ]
 
 
 def test_a_line_that_the_user_typed_is_the_users(home: Path):

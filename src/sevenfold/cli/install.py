@@ -8,6 +8,7 @@ from sevenfold.cli.text import write
 from sevenfold.doors.plugins import claude_code, codex
 from sevenfold.doors.plugins.changes import Changes, install
 from sevenfold.errors import InputError
+from sevenfold.stores.lineage import must_be_user
 
 PROGRAMS = (claude_code.NAME, codex.NAME)
 
@@ -28,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         write("Nothing was written.\n")
         return 0
+    must_be_user("sevenfold install")
     install(changes)
     write(f"Installed. Start {options.program} anew; 'sevenfold uninstall {options.program}' undoes it.\n")
     if options.program == codex.NAME:

@@ -7,6 +7,7 @@ import argparse
 from sevenfold.cli.install import PROGRAMS
 from sevenfold.cli.text import clean, write
 from sevenfold.doors.plugins.changes import installed, uninstall
+from sevenfold.stores.lineage import must_be_user
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -23,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         write("Nothing was removed.\n")
         return 0
+    must_be_user("sevenfold uninstall")
     left = uninstall(options.program)
     write("".join(f"{clean(reason)}\n" for reason in left))
     write(

@@ -136,14 +136,24 @@ class Memory:
     """The entries of one scope (a project's, or the user's)."""
 
     def __init__(
-        self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
+        self,
+        folder: Folder,
+        clock: Clock,
+        today: Callable[[], str],
+        refuse: Checked | None = None,
+        must_be_user: Callable[[str], None] | None = None,
     ) -> None:
-        """``today`` returns the date as YYYY-MM-DD; ``refuse`` returns why content must not be stored."""
+        """``today`` returns the date as YYYY-MM-DD; ``refuse`` returns why content must not be stored.
+
+        ``must_be_user`` is called with an action before anything that counts as the user's words is changed, and raises
+        if it is not the user who acts.
+        """
         self._folder = self.folder = folder
         self.clock = clock
         self.today = today
         self.refuses = refuse or (lambda content: "")
         """Returns why content must not be stored; empty if it may be."""
+        self._must_be_user = must_be_user or (lambda action: None)
         self.path = folder.path
         self.damage = ""
         """What was found damaged or edited, and what counts instead; empty if nothing was."""
@@ -286,6 +296,9 @@ class Memory:
                 if whole and len(fresh) < len(edits):
                     return now
                 edits = {file: edit for file, edit in edits.items() if file in fresh}
+            self._check_whose(
+                (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()
+            )
             return self._change(now, edits, by, reason, session)
 
     def write(
@@ -338,6 +351,7 @@ class Memory:
                 raise Refused(
                     f"change {change.number} cannot be undone: {later[0]} was changed again since"
                 )
+            self._check_whose(change.entries.values())
             return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
 
     def count_use(self, file: str, *, helped: bool) -> None:
@@ -388,6 +402,14 @@ class Memory:
             raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
         if edit is not None and (problem := self.refuses(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
+
+    def _check_whose(self, stamps: Iterable[tuple[Provenance | None, Provenance | None]]) -> None:
+        """Raise `Refused` if what counts as the user's words would change, and it is not the user who acts.
+
+        ``stamps`` are those of each entry before and after the change.
+        """
+        if any(stamp is not None and stamp.trusted for pair in stamps for stamp in pair):
+            self._must_be_user("changing what the user said in memory")
 
     def _current(self) -> Generation:
         """The current generation, as far as recorded changes led to it.

@@ -54,6 +54,7 @@ from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
+from sevenfold.stores.lineage import must_be_user
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import FileSource, load, warn_ignored
@@ -378,8 +379,12 @@ def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memo
 
 
 def memory_in(folder: ports.Folder, clock: ports.Clock) -> Memory:
-    """The memory in a folder; it rejects entries that contain a secret."""
-    return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
+    """The memory in a folder; it rejects entries that contain a secret, and user's words from an agent's process."""
+
+    def today() -> str:
+        return datetime.fromtimestamp(clock.now()).date().isoformat()
+
+    return Memory(folder, clock, today, _secret_in, must_be_user)
 
 
 def _secret_in(content: bytes) -> str:

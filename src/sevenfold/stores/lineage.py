@@ -3,9 +3,10 @@
 A variable in the environment says so to well-behaved programs, but a command can take it out. So there are two more
 signs, neither of which a command can take away from itself:
 
-- A limit that all descendants inherit and that only the administrator can raise: the longest time that a real-time
-  process may run. Nothing on a desktop or server comes near the value used here, so it limits nothing. It stays in a
-  session of its own, in a daemon, behind a pseudo-terminal and in an empty environment.
+- Two limits that all descendants inherit and that only the administrator can raise. They stay in a session of its
+  own, in a daemon, behind a pseudo-terminal and in an empty environment. One is the longest time that a real-time
+  process may run, far above what any needs; but a command can lower it to a value that tells nothing. The other is the
+  number of file locks. No kernel since 2.4.25 looks at it, so nothing sets it, and zero cannot be lowered.
 - The chain of parents. A process in which an agent works holds a file of its own in memory, and a descendant finds it
   among the open files of its ancestors.
 
@@ -33,6 +34,8 @@ LIMIT_MICROSECONDS = (1 << 53) - 1
 """285 years."""
 _LEAST_LIMIT = 1 << 52
 """A limit that was lowered a little still tells."""
+_FILE_LOCKS = 10
+"""``RLIMIT_LOCKS``, which Python's ``resource`` does not name. It has this number on all architectures of Linux."""
 MOST_ANCESTORS = 1_000
 _PROCESSES = Path("/proc")
 
@@ -99,6 +102,8 @@ def brand(pid: int) -> None:
 
         with suppress(OSError, ValueError):  # it has ended already, or a limit of its own is lower
             resource.prlimit(pid, resource.RLIMIT_RTTIME, (LIMIT_MICROSECONDS, LIMIT_MICROSECONDS))
+        with suppress(OSError, ValueError):
+            resource.prlimit(pid, _FILE_LOCKS, (0, 0))
 
 
 def started_by_agent(environ: Mapping[str, str] | None = None) -> bool:
@@ -110,7 +115,10 @@ def started_by_agent(environ: Mapping[str, str] | None = None) -> bool:
 def must_be_user(action: str) -> None:
     """Raise `Refused` if an agent started this process."""
     if started_by_agent():
-        raise Refused(f"{action} is the user's to do, and an agent runs this; ask the user to run it")
+        raise Refused(
+            f"{action} is the user's to do, and an agent runs this; ask the user to run it, in a terminal that no "
+            "agent started"
+        )
 
 
 def _branded() -> bool:
@@ -118,8 +126,13 @@ def _branded() -> bool:
         return False
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-    return _LEAST_LIMIT <= hard <= LIMIT_MICROSECONDS
+    _, longest = resource.getrlimit(resource.RLIMIT_RTTIME)
+    if _LEAST_LIMIT <= longest <= LIMIT_MICROSECONDS:
+        return True
+    with suppress(OSError, ValueError):
+        _, most_locks = resource.getrlimit(_FILE_LOCKS)
+        return most_locks == 0
+    return False
 
 
 def _below_an_agent() -> bool:
