@@ -237,7 +237,7 @@ class Store(Protocol):
         store whose leases expire renews those of living processes itself. Raises `sevenfold.errors.TranscriptLocked` if
         another writer still holds the lease after ``wait`` seconds. With ``take``, this log takes over instead: it gets
         a larger fencing number, and the store refuses what the other writer appends with
-        `sevenfold.errors.TranscriptOvertaken`.
+        `sevenfold.errors.TranscriptOvertaken`. That is raised here too if yet another writer takes over meanwhile.
         """
 
     def read(self, session: str) -> Log:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from sevenfold.archive.rewrite import DraftLog
 from sevenfold.errors import Refused
 from sevenfold.ports import Log, LogIdentity
-from sevenfold.record import entries
 from sevenfold.record.decisions import Pin
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said
 from sevenfold.stores.jsonl.log import JsonlLog
-from sevenfold.stores.log import BranchLog, Mark
+from sevenfold.stores.log import BranchLog
+from sevenfold.stores.marks import Mark, marks_of, text_with
 from sevenfold.stores.memory import MemoryLog
-from tests.stores.records import Model, records, said
+from sevenfold.testing.logs import Answers, message
+from tests.stores.records import records
 from tests.stores.servers import in_postgres
 
 
@@ -34,36 +34,8 @@ class IndexedLog(MemoryLog):
 
     def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
         for position, line in reversed(list(self.read())):
-            if (before is None or position < before) and bears(entries.read(line), line, mark, name):
+            if (before is None or position < before) and (mark, name) in set(marks_of(line)):
                 yield position, line
-
-
-def bears(entry: Entry, line: bytes, mark: Mark, name: str) -> bool:
-    """Whether a record has a mark, by looking at the record."""
-    match mark, entry:
-        case "identity", _:
-            return b'"sessionId"' in line
-        case "record", _:
-            return getattr(entry, "uuid", None) == name
-        case "boundary", Boundary():
-            return True
-        case "decision", Decision(made=made):
-            return type(made).__struct_config__.tag == name
-        case "decided", Decision(made=made):
-            return name in (made.id, getattr(made, "boundary", ""), getattr(made, "decision", ""))
-        case "decided", Boundary(uuid=uuid) | Clearing(uuid=uuid):
-            return uuid == name
-        case _, Said() as said:
-            marks = {
-                "said": True,
-                "answer": said.role == "assistant",
-                "key": said.key == name,
-                "result": name in said.answers,
-                "call": name in said.calls,
-                "stored": bool(said.stored),
-            }
-            return marks.get(mark, False)
-    return False
 
 
 MAKERS: dict[str, Callable[[Path], Log]] = {
@@ -96,7 +68,7 @@ def test_lines_come_back_in_order_and_byte_for_byte(log):
 
 def test_an_empty_log_has_no_lines(log):
     assert list(log.read()) == []
-    Model([]).agrees(log)
+    Answers([]).check(log)
 
 
 def test_append_returns_where_each_line_is(log):
@@ -151,9 +123,9 @@ def test_every_query_finds_what_looking_at_every_record_finds(make, lines, cut, 
     log = make(tmp_path_factory.mktemp("log"))
     positions = [*log.append(lines[:cut]), *log.append(lines[cut:])]
     there = list(zip(positions, lines, strict=True))
-    Model(there).agrees(log)
+    Answers(there).check(log)
     if cut < len(lines):
-        Model(there[:cut]).agrees(log.upto(positions[cut]))
+        Answers(there[:cut]).check(log.upto(positions[cut]))
     log.close()
 
 
@@ -163,16 +135,16 @@ def test_all_queries_but_that_for_a_text_use_the_index_of_marks_on_branches_too(
         def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
             raise AssertionError(f"searched for {text!r}")
 
-    parent = NeverSearched([said("u1", "", "user", "c1", what="result", sevenfold_key="k")])
+    parent = NeverSearched([message("u1", "", "user", "c1", what="result", sevenfold_key="k")])
     child = BranchLog(parent.upto(parent.end), NeverSearched(start=parent.end), parent.end)
     branch = BranchLog(child.upto(parent.end), NeverSearched(start=parent.end), parent.end)
-    branch.append([said("u2", "u1", "assistant", "c2", what="call")])
+    branch.append([message("u2", "u1", "assistant", "c2", what="call")])
     assert branch.keyed("k") == "u1"
     assert branch.result("c1") is not None
     assert branch.called("c2")
     assert branch.record("u1") is not None
-    assert [one.uuid for one in branch.said()] == ["u2", "u1"]
-    assert [one.uuid for one in branch.answers()] == ["u2"]
+    assert [said.uuid for said in branch.said()] == ["u2", "u1"]
+    assert [said.uuid for said in branch.answers()] == ["u2"]
     assert branch.stored("c1") is None
     assert branch.decided_at("u1") is None
     assert list(branch.boundaries()) == []
@@ -190,4 +162,9 @@ def test_a_branch_answers_for_what_it_began_with_and_what_it_added(lines, cut):
     branch.append(lines[cut:])
     whole = list(MemoryLog(lines).read())
     assert list(branch.read()) == whole
-    Model(whole).agrees(branch)
+    Answers(whole).check(branch)
+
+
+@given(line=records())
+def test_a_line_contains_the_texts_that_are_searched_for_its_marks(line):
+    assert all(text_with(mark, name) in line for mark, name in marks_of(line))

@@ -30,7 +30,8 @@ from sevenfold.ports import AgentMessage
 from sevenfold.stores import registry
 from sevenfold.stores.postgres import database
 from sevenfold.stores.postgres.store import PostgresStore
-from sevenfold.testing.stores import filled, said
+from sevenfold.testing.logs import lines_of as said
+from sevenfold.testing.stores import filled
 from tests.stores.servers import in_postgres, postgres, url
 
 MODEL = "claude-sonnet-5-5"

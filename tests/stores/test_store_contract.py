@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,11 @@ from sevenfold.stores import registry
 from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
-from sevenfold.stores.memory import MemoryStore
-from sevenfold.testing.stores import StoreContract, filled, said
-from tests.stores.records import Model, records
+from sevenfold.stores.marks import Mark, marks_of
+from sevenfold.stores.memory import MemoryLog, MemoryStore
+from sevenfold.testing.logs import Answers, lines_of, sample
+from sevenfold.testing.stores import StoreContract, filled
+from tests.stores.records import records
 from tests.stores.servers import in_postgres, postgres
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -89,7 +91,7 @@ def store(request, tmp_path) -> Store:
 
 
 @pytest.mark.spec(
-    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26", "S25.32"
 )
 class TestMemoryStore(StoreContract):
     def open_store(self, folder: Path, tenant: str = "") -> Store:
@@ -97,7 +99,7 @@ class TestMemoryStore(StoreContract):
 
 
 @pytest.mark.spec(
-    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26", "S25.32"
 )
 class TestJsonlStore(StoreContract):
     def open_store(self, folder: Path, tenant: str = "") -> Store:
@@ -105,7 +107,7 @@ class TestJsonlStore(StoreContract):
 
 
 @pytest.mark.spec(
-    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26", "S25.32"
 )
 class TestDocumentedStore(StoreContract):
     def open_store(self, folder: Path, tenant: str = "") -> Store:
@@ -116,7 +118,7 @@ class TestDocumentedStore(StoreContract):
 
 
 @pytest.mark.spec(
-    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26"
+    "S25.1", "S25.2", "S25.3", "S25.4", "S25.21", "S25.22", "S25.23", "S25.24", "S25.25", "S25.26", "S25.32"
 )
 @pytest.mark.spec("S34.1")
 class TestPostgresStore(StoreContract):
@@ -151,6 +153,27 @@ def test_a_store_that_breaks_the_contract_is_found(broken):
     getattr(StoreContract(), broken)(MemoryStore())
 
 
+class HalfIndexedLog(MemoryLog):
+    """A log whose index knows only the first name of each kind in a line."""
+
+    def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
+        for position, line in reversed(list(self.read())):
+            first_names = dict(reversed(list(marks_of(line))))
+            if first_names.get(mark) == name and (before is None or position < before):
+                yield position, line
+
+
+@pytest.mark.spec("S25.29")
+def test_an_index_that_leaves_anything_out_is_found() -> None:
+    def check(log: MemoryLog) -> None:
+        lines = sample()
+        Answers(zip(log.append(lines), lines, strict=True)).check(log, cuts=2)
+
+    check(MemoryLog())
+    with pytest.raises(AssertionError):
+        check(HalfIndexedLog())
+
+
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("of", ["", "agent"])
 def test_a_branch_answers_every_query(make, of, tmp_path_factory):
@@ -171,7 +194,7 @@ def test_a_branch_answers_every_query(make, of, tmp_path_factory):
         branch.append(lines[cut:])
         there = list(branch.read())
         assert [line for _, line in there] == lines
-        Model(there).agrees(branch)
+        Answers(there).check(branch)
         branch.close()
 
     holds()
@@ -253,9 +276,9 @@ class Stores(RuleBasedStateMachine):
     def everything_is_as_it_should_be(self) -> None:
         for (session, branch), lines in self.lines.items():
             if not branch:
-                assert said(self.store.read(session)) == lines
+                assert lines_of(self.store.read(session)) == lines
         for key, log in self.holder.items():
-            assert said(log) == self.lines[key]
+            assert lines_of(log) == self.lines[key]
 
     def teardown(self) -> None:
         for log in self.holder.values():
@@ -355,7 +378,7 @@ def test_a_writer_stopped_between_its_write_and_the_check_is_told_the_truth(tmp_
 
     monkeypatch.setattr(os, "write", overtaken_after)
     assert first.append([b"two\n"]) == (4,)
-    assert said(taken[0]) == [b"one\n", b"two\n"]
+    assert lines_of(taken[0]) == [b"one\n", b"two\n"]
     taken[0].append([b"three\n"])
     with pytest.raises(TranscriptOvertaken):
         first.append([b"three\n"])
@@ -378,7 +401,7 @@ def test_a_takeover_that_fails_lets_go_of_the_session(tmp_path, monkeypatch):
         store.open("s", take=True)
     monkeypatch.setattr(os, "replace", real)
     second = store.open("s")
-    assert [line for line in said(second) if line.strip()] == [b"one\n"]
+    assert [line for line in lines_of(second) if line.strip()] == [b"one\n"]
     with pytest.raises(TranscriptOvertaken):
         first.append([b"two\n"])
     first.close()
@@ -406,7 +429,7 @@ def test_what_someone_adds_to_a_file_without_a_lease_moves_what_comes_after(tmp_
         file.write(b"by hand\n")
     assert log.append([b"two\n"]) == (12,)
     assert log.append([b"three\n"]) == (16,)
-    assert said(log) == [b"one\n", b"by hand\n", b"two\n", b"three\n"]
+    assert lines_of(log) == [b"one\n", b"by hand\n", b"two\n", b"three\n"]
     log.close()
 
 
@@ -428,7 +451,7 @@ def test_a_branch_of_a_torn_transcript_begins_after_the_fragment(tmp_path):
     branch = store.branch("s", "fork")
     filled(store, "s", b"two\n")
     at = branch.append([b"branch\n"])
-    assert said(branch) in ([b"one\n", b"tor", b"branch\n"], [b"one\n", b"tor\n", b"branch\n"])
+    assert lines_of(branch) in ([b"one\n", b"tor", b"branch\n"], [b"one\n", b"tor\n", b"branch\n"])
     assert next(branch.read(at[0]))[1] == b"branch\n"
     branch.close()
 
@@ -472,7 +495,7 @@ def test_a_folder_is_a_store(tmp_path):
 
 def test_memory_is_shared_by_its_name():
     filled(registry.open_store("memory://shared-here"), "s", b"one\n")
-    assert said(registry.open_store("memory://shared-here").read("s")) == [b"one\n"]
+    assert lines_of(registry.open_store("memory://shared-here").read("s")) == [b"one\n"]
     assert not registry.open_store("memory://another").sessions()
 
 

@@ -7,10 +7,10 @@ A database that has an index overrides `marked`, which all queries but `mentions
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import accumulate, islice
-from typing import Literal, TypedDict, TypeVar, cast
+from typing import TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -18,42 +18,11 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.ports import Log, LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Commit, OwnDecision, Undone
-from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, Stored
+from sevenfold.record.decisions import OwnDecision
+from sevenfold.record.entries import Boundary, Decision, Entry, Said, Stored
+from sevenfold.stores.marks import Mark, decided_by, identity_in, text_with
 
 Made = TypeVar("Made", bound=OwnDecision)
-Mark = Literal[
-    "boundary",
-    "record",
-    "decision",
-    "answer",
-    "said",
-    "key",
-    "result",
-    "call",
-    "stored",
-    "decided",
-    "identity",
-]
-"""What a query looks for: boundaries, answers, all records with content, records with offloaded results, and records
-that name the session; and by name, the record with an id, decisions of a kind, the record with a caller's key, the
-record with the result of a call or with the call, and the records that make, commit, undo or redo a decision."""
-
-_TEXT_OF: Mapping[Mark, bytes] = {
-    "boundary": b'"compact_boundary"%b',
-    # This also finds the children of the record, which name it as their parent.
-    "record": b"%b",
-    "decision": b'"kind":%b',
-    "answer": b'"assistant"%b',
-    "said": b'"type"%b',
-    "key": b'"sevenfold_key":%b',
-    "result": b"%b",
-    "call": b"%b",
-    "stored": b'"sevenfold_results"%b',
-    "decided": b"%b",
-    "identity": b'"sessionId"%b',
-}
-"""A text that every line with a mark contains; where the mark has a name, with the quoted name in it."""
 
 
 class Lease(TypedDict, total=False):
@@ -79,10 +48,11 @@ class LineLog(Log):
     def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that bear a mark, with their positions, newest first; only those before ``before``.
 
-        A store that has an index of marks overrides this one method. It may yield other lines as well, because every
-        query looks at what it gets, but it must not leave any out.
+        A store that has an index of marks overrides this one method; `sevenfold.stores.marks.marks_of` says what to
+        index. It may yield other lines as well, because every query looks at what it gets, but it must not leave any
+        out.
         """
-        return self.find(_TEXT_OF[mark] % (_quoted(name) if name else b""), before)
+        return self.find(text_with(mark, name), before)
 
     def head(self, count: int) -> list[bytes]:
         """Return the first ``count`` lines."""
@@ -148,7 +118,7 @@ class LineLog(Log):
     def decided_at(self, decision: str) -> int | None:
         """Return the position at which a decision was last made, committed, undone or redone."""
         for position, entry in self._entries("decided", decision):
-            if decision in decisions_named(entry):
+            if decision in decided_by(entry):
                 return position
         return None
 
@@ -160,12 +130,8 @@ class LineLog(Log):
     def identity(self) -> LogIdentity:
         """Return the session and its folder, from the newest record that names both."""
         for _, line in self.marked("identity"):
-            try:
-                named = msgspec.json.decode(line, type=LogIdentity)
-            except msgspec.MsgspecError:
-                continue
-            if named.session and named.folder:
-                return named
+            if identity := identity_in(line):
+                return identity
         return LogIdentity()
 
     def _entries(
@@ -275,16 +241,3 @@ def positions(first: int, lines: Sequence[bytes]) -> list[int]:
 
 def _quoted(text: str) -> bytes:
     return msgspec.json.encode(text)
-
-
-def decisions_named(entry: Entry) -> tuple[str, ...]:
-    """Return the ids of the decisions that an entry makes, commits, undoes or redoes."""
-    match entry:
-        case Decision(made=Commit(id=name, boundary=other) | Undone(id=name, decision=other)):
-            return name, other
-        case Decision(made=made):
-            return (made.id,)
-        case Boundary(uuid=name) | Clearing(uuid=name):
-            return (name,)
-        case _:
-            return ()

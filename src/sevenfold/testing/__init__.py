@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("sevenfold.testing.providers", "sevenfold.testing.stores")
+pytest.register_assert_rewrite(
+    "sevenfold.testing.logs", "sevenfold.testing.providers", "sevenfold.testing.stores"
+)

@@ -29,15 +29,9 @@ from sevenfold.errors import (
     TranscriptMissing,
     TranscriptOvertaken,
 )
-from sevenfold.ports import (
-    MOST_MESSAGES_AT_ONCE,
-    MOST_MESSAGES_WAITING,
-    AgentMessage,
-    Folder,
-    Log,
-    Store,
-)
+from sevenfold.ports import MOST_MESSAGES_AT_ONCE, MOST_MESSAGES_WAITING, AgentMessage, Folder, Store
 from sevenfold.stores import registry
+from sevenfold.testing.logs import LogContract, lines_of
 
 FOLDERS: dict[str, Callable[[Store], Folder]] = {
     "agent files": lambda store: store.agent_files("s"),
@@ -48,11 +42,6 @@ FOLDERS: dict[str, Callable[[Store], Folder]] = {
 """The folders of a store."""
 
 
-def said(log: Log) -> list[bytes]:
-    """The lines of a log."""
-    return [line for _, line in log.read()]
-
-
 def filled(store: Store, session: str, *lines: bytes) -> None:
     """Append lines to a session, with a lease of their own."""
     log = store.open(session)
@@ -60,21 +49,18 @@ def filled(store: Store, session: str, *lines: bytes) -> None:
     log.close()
 
 
-class StoreContract:
+class StoreContract(LogContract):
     """The tests of a store; a subclass says how to open one."""
-
-    def open_store(self, folder: Path, tenant: str = "") -> Store:
-        """Open the store of a tenant in this folder, new or with what was kept there before."""
-        raise NotImplementedError("define open_store(self, folder, tenant) in your test class")
 
     def expire(self, store: Store) -> None:
         """Let all leases expire, as if nothing had been heard of their holders; for a store whose leases do."""
         raise NotImplementedError("define expire(self, store) in your test class: its leases expire")
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
+    def store(self, tmp_path: Path) -> Iterator[Store]:
         """The store under test."""
-        return self.open_store(tmp_path)
+        with closing(self.open_store(tmp_path)) as store:
+            yield store
 
     def test_it_keeps_the_port(self, store: Store) -> None:
         assert registry.open_store(store) is store
@@ -82,8 +68,8 @@ class StoreContract:
     def test_a_session_is_continued_where_it_ended(self, store: Store) -> None:
         filled(store, "s", b"one\n")
         filled(store, "s", b"two\n")
-        assert said(store.read("s")) == [b"one\n", b"two\n"]
-        assert [one.name for one in store.sessions()] == ["s"]
+        assert lines_of(store.read("s")) == [b"one\n", b"two\n"]
+        assert [info.name for info in store.sessions()] == ["s"]
         assert store.sessions()[0].size == 8
 
     def test_sessions_do_not_share_anything(self, store: Store) -> None:
@@ -91,23 +77,33 @@ class StoreContract:
         filled(store, "b", b"two\n")
         store.notes("a").write("notes")
         path = store.results("a").keep("call", b"result")
-        assert said(store.read("b")) == [b"two\n"]
+        assert lines_of(store.read("b")) == [b"two\n"]
         assert store.notes("b").read() is None
         with pytest.raises(ResultMissing):
             store.results("b").fetch(path)
 
-    @pytest.mark.parametrize("session", ["plain", "with space", "../up", "é" * 80, "CON"])
+    @pytest.mark.parametrize(
+        "session",
+        ["plain", "with space", "../up", "é" * 80, "CON", "a\x00b", "a\nb", "%_'\"\\", "x" * 300],
+    )
     def test_a_session_of_any_name_is_listed_under_it(self, store: Store, session: str) -> None:
         filled(
             store, session, b'{"type":"user","sessionId":%s,"cwd":"/w"}\n' % msgspec.json.encode(session)
         )
         (info,) = store.sessions()
         assert info.name == session
-        assert said(store.read(info.name)) == said(store.read(session))
+        assert lines_of(store.read(info.name)) == lines_of(store.read(session))
+
+    def test_names_that_are_nearly_the_same_are_not_the_same_session(self, store: Store) -> None:
+        names = ["a", "A", "a ", "a.", "a/", "é", "e\u0301"]
+        for name in names:
+            filled(store, name, name.encode() + b"\n")
+        for name in names:
+            assert lines_of(store.read(name)) == [name.encode() + b"\n"]
 
     def test_what_is_not_there_cannot_be_read(self, store: Store) -> None:
         with pytest.raises(TranscriptMissing):
-            said(store.read("nowhere"))
+            lines_of(store.read("nowhere"))
         with pytest.raises(TranscriptMissing):
             store.branch("nowhere", "fork")
         assert list(store.sessions()) == []
@@ -153,7 +149,7 @@ class StoreContract:
         with pytest.raises(TranscriptLocked):
             store.open("s")
         second.close()
-        assert said(store.read("s")) == [b"one\n", b"two\n", b"four\n"]
+        assert lines_of(store.read("s")) == [b"one\n", b"two\n", b"four\n"]
         third = store.open("s")
         assert third.fence > second.fence
         third.close()
@@ -162,7 +158,7 @@ class StoreContract:
         log = store.open("s", take=True)
         log.append([b"one\n"])
         log.close()
-        assert said(store.read("s")) == [b"one\n"]
+        assert lines_of(store.read("s")) == [b"one\n"]
 
     def test_a_lease_is_renewed_by_its_holder_alone(self, store: Store) -> None:
         first = store.open("s")
@@ -186,7 +182,7 @@ class StoreContract:
         with pytest.raises(TranscriptOvertaken):
             branch.renew()
         taken.close()
-        assert said(store.read("s")) == [b"one\n"]
+        assert lines_of(store.read("s")) == [b"one\n"]
 
     def test_a_lease_that_expired_is_free_unless_its_holder_renews_it_first(self, store: Store) -> None:
         first = store.open("s")
@@ -208,13 +204,13 @@ class StoreContract:
         with pytest.raises(TranscriptLocked):
             store.open("s")
         second.close()
-        assert said(store.read("s")) == [b"one\n"]
+        assert lines_of(store.read("s")) == [b"one\n"]
 
     def test_readers_need_no_lease(self, store: Store) -> None:
         writer = store.open("s")
         writer.append([b"one\n"])
         assert store.read("s").fence == 0
-        assert said(store.read("s")) == [b"one\n"]
+        assert lines_of(store.read("s")) == [b"one\n"]
         writer.close()
 
     def test_locks_exclude_one_another_by_name(self, store: Store) -> None:
@@ -232,14 +228,14 @@ class StoreContract:
         branch = store.branch("s", "fork")
         parent.append([b"parent\n"])
         at = branch.append([b"branch\n"])
-        assert said(branch) == [b"one\n", b"two\n", b"branch\n"]
-        assert said(parent) == [b"one\n", b"two\n", b"parent\n"]
+        assert lines_of(branch) == [b"one\n", b"two\n", b"branch\n"]
+        assert lines_of(parent) == [b"one\n", b"two\n", b"parent\n"]
         assert list(at) == [8]
         assert next(branch.read(positions[1]))[1] == b"two\n"
         assert next(branch.read(at[0]))[1] == b"branch\n"
         branch.close()
         parent.close()
-        assert [one.name for one in store.sessions()] == ["s"]
+        assert [info.name for info in store.sessions()] == ["s"]
         assert list(store.branches("s")) == ["fork"]
 
     def test_a_branch_is_continued_where_it_ended(self, store: Store) -> None:
@@ -249,7 +245,7 @@ class StoreContract:
             branch.append([line])
             branch.close()
         branch = store.branch("s", "fork")
-        assert said(branch) == [b"one\n", b"three\n", b"four\n"]
+        assert lines_of(branch) == [b"one\n", b"three\n", b"four\n"]
         assert [line for _, line in branch.upto(10).read()] == [b"one\n", b"three\n"]
         branch.close()
 
@@ -279,15 +275,15 @@ class StoreContract:
         filled(store, "s", b"five\n")
         (at,) = fork.append([b"six\n"])
         before = [] if empty else [b"one\n", b"two\n"]
-        assert said(fork) == [*before, b"three\n", b"six\n"]
-        assert said(branch) == [*before, b"three\n", b"four\n"]
+        assert lines_of(fork) == [*before, b"three\n", b"six\n"]
+        assert lines_of(branch) == [*before, b"three\n", b"four\n"]
         assert next(fork.read(at)) == (at, b"six\n")
-        assert said(fork.upto(at)) == [*before, b"three\n"]
+        assert lines_of(fork.upto(at)) == [*before, b"three\n"]
         fork.close()
         branch.close()
         again = store.branch("s", "fork", of="agent")
         again.append([b"seven\n"])
-        assert said(again) == [*before, b"three\n", b"six\n", b"seven\n"]
+        assert lines_of(again) == [*before, b"three\n", b"six\n", b"seven\n"]
         again.close()
         assert sorted(store.branches("s")) == ["agent", "fork"]
 
@@ -303,15 +299,16 @@ class StoreContract:
         filled(store, "s", b"two\n")
         second = store.branch("s", "second", of="first")
         second.append([b"three\n"])
-        assert said(second) == [b"one\n", b"three\n"]
+        assert lines_of(second) == [b"one\n", b"three\n"]
         second.close()
 
     def test_results_come_back_byte_for_byte(self, store: Store) -> None:
         results = store.results("s")
-        one, other = results.keep("toolu/1", b"a\x00b"), results.keep("toolu/1", b"other")
-        assert one != other
-        assert results.keep("toolu/1", b"a\x00b") == one
-        assert store.results("s").fetch(one) == b"a\x00b"
+        first = results.keep("toolu/1", b"a\x00b")
+        second = results.keep("toolu/1", b"other")
+        assert first != second
+        assert results.keep("toolu/1", b"a\x00b") == first
+        assert store.results("s").fetch(first) == b"a\x00b"
         for missing in ("elsewhere/x.txt", "result:x.txt", "result:../x.txt", "result:"):
             with pytest.raises(ResultMissing):
                 results.fetch(missing)
@@ -442,11 +439,11 @@ class StoreContract:
         store.erase("s")
         assert [info.name for info in store.sessions()] == ["s2"]
         with pytest.raises(TranscriptMissing):
-            said(store.read("s"))
+            lines_of(store.read("s"))
         with pytest.raises(TranscriptMissing):
             store.erase("s")
         filled(store, "s", b"new\n")
-        assert said(store.read("s")) == [b"new\n"]
+        assert lines_of(store.read("s")) == [b"new\n"]
         assert list(store.branches("s")) == []
         for name in ("", "fork"):
             assert store.notes("s", name).read() is None
@@ -457,7 +454,7 @@ class StoreContract:
         with pytest.raises(ResultMissing):
             store.results("s").fetch(kept["s"])
         assert store.results("s2").fetch(kept["s2"]) == b"result"
-        assert said(store.read("s2")) == [b"one\n"]
+        assert lines_of(store.read("s2")) == [b"one\n"]
         assert list(store.branches("s2")) == ["fork"]
         assert store.memory().read("a.md") == b"outlives it"
 
@@ -471,7 +468,7 @@ class StoreContract:
         with pytest.raises(TranscriptLocked):
             store.erase("s")
         store.notes("s").write("notes")
-        assert said(branch) == [b"one\n"]
+        assert lines_of(branch) == [b"one\n"]
         branch.close()
         store.erase("s")
         with pytest.raises(TranscriptError):
@@ -493,7 +490,7 @@ class StoreContract:
         first.mailbox().send(AgentMessage("m1", "x", "y", "hello"))
         assert list(second.sessions()) == []
         with pytest.raises(TranscriptMissing):
-            said(second.read("s"))
+            lines_of(second.read("s"))
         with pytest.raises(TranscriptMissing):
             second.erase("s")
         with pytest.raises(ResultMissing):
@@ -517,7 +514,7 @@ class StoreContract:
         first.memory().write("a.md", b"kept")
         first.close()
         second = self.open_store(tmp_path)
-        assert said(second.read("s")) == [b"one\n"]
+        assert lines_of(second.read("s")) == [b"one\n"]
         assert second.memory().read("a.md") == b"kept"
         second.close()
 
@@ -526,8 +523,8 @@ class StoreContract:
         document = getattr(store, kind)("s")
         assert document.read() is None
         document.write("long text")
-        document.write("é")
-        assert getattr(store, kind)("s").read() == "é"
+        document.write("é\x00\u2028")
+        assert getattr(store, kind)("s").read() == "é\x00\u2028"
         assert document.path
 
     @pytest.mark.parametrize("name", FOLDERS)
@@ -553,6 +550,8 @@ class StoreContract:
         for outside in ("../a.md", "/a.md", "a/../b", ""):
             with pytest.raises(InputError):
                 folder.write(outside, b"")
+            with pytest.raises(InputError):
+                folder.read(outside)
 
     def test_no_folder_shows_the_files_of_another(self, store: Store) -> None:
         folders = [make(store) for make in FOLDERS.values()]
@@ -586,9 +585,10 @@ class StoreContract:
 
     def test_mail_waits_in_the_store_for_its_recipient(self, store: Store) -> None:
         with closing(store.mailbox()) as mailbox:
-            assert mailbox.send(AgentMessage("m1", "a", "b", "hello")) == "queued"
+            sent = AgentMessage("m1", "a\x00", "b", "hello \x00", summary="é")
+            assert mailbox.send(sent) == "queued"
             (message,) = mailbox.waiting("b")
-            assert message.text == "hello"
+            assert message == sent
             mailbox.acknowledge([message])
             assert list(mailbox.waiting("b")) == []
 

@@ -10,7 +10,8 @@ outlives it by that much. So where the named holder is dead, the lock is waited 
 on as a copy of its parent closes its copy of the lock.
 
 A hanging process cannot be forced to release its lock, but it can be overtaken: a new lock file replaces the one it
-holds, and from then on `FileLock.check` raises in that process.
+holds, and from then on `FileLock.check` raises in that process. Several may want to overtake it at once, so each step
+of a takeover holds a second lock, `takeover_of`, whose file is there only meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Self
 
 import msgspec
@@ -31,6 +33,9 @@ import msgspec
 from sevenfold.errors import TranscriptLocked, TranscriptOvertaken
 
 _POLL_SECONDS = 0.05
+TAKEOVER_SECONDS = 10.0
+"""How long to wait for another process that is taking over; a large transcript is copied meanwhile."""
+_NOTE_BYTES = 1024
 _HEIR_SECONDS = 3.0
 """How long to wait at most for a lock whose holder is dead: a child has it, and is about to start its program."""
 
@@ -68,46 +73,54 @@ class Holder(msgspec.Struct, frozen=True):
 class FileLock:
     """A lock on ``path``, held from construction until `release` or the end of the process."""
 
-    def __init__(self, path: Path, *, wait: float = 0.0, take: bool = False) -> None:
-        """Acquire the lock; after ``wait`` seconds, raise `TranscriptLocked` or, with ``take``, overtake the holder."""
+    fence: int
+    """The fencing number, larger than every earlier holder's."""
+
+    def __init__(
+        self, path: Path, *, wait: float = 0.0, take: bool = False, temporary: bool = False
+    ) -> None:
+        """Acquire the lock; after ``wait`` seconds, raise `TranscriptLocked` or, with ``take``, overtake the holder.
+
+        The file of a ``temporary`` lock is removed when it is released as a context.
+        """
         self._guarded = path
-        self._path = path.with_name(path.name + ".lock")
+        self._path = _lock_path(path)
+        self._temporary = temporary
+        self._fd = -1
         started = time.monotonic()
-        last = 0
-        while (fd := self._acquired()) < 0:
+        while not self._acquired():
             waited = time.monotonic() - started
             holder = self._holder()
             inherited = holder is not None and holder.is_dead and waited < _HEIR_SECONDS
-            if waited >= wait and not inherited:
-                if not take:
-                    error = TranscriptLocked(
-                        f"{path}: being written by {holder or 'another process'}; end that one or wait for it. "
-                        "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
-                    )
-                    error.holder = str(holder or "another process")
-                    raise error
-                last = max(last, holder.fence if holder else 0)
-                self._path.unlink(missing_ok=True)
-                continue
-            time.sleep(_POLL_SECONDS)
-        self._fd = fd
-        held = os.fstat(fd)
-        self._identity = held.st_dev, held.st_ino
-        before = self._holder()
-        self.fence = max(last, before.fence if before else 0) + 1
-        """The fencing number, larger than every earlier holder's."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, note, 0)
+            if waited < wait or inherited:
+                time.sleep(_POLL_SECONDS)
+            elif take:
+                with takeover_of(path):
+                    last = self._displaced()
+                    # Others may try to acquire it too; they let go of it when they see that it is being taken over.
+                    while not self._acquired(last, takes_over=True):
+                        time.sleep(_POLL_SECONDS / 50)
+                break
+            else:
+                error = TranscriptLocked(
+                    f"{path}: being written by {holder or 'another process'}; end that one or wait for it. "
+                    "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
+                )
+                error.holder = str(holder or "another process")
+                raise error
         _held.add(self)
 
-    def check(self) -> None:
-        """Raise `TranscriptOvertaken` if another holder took this lock over, or acquired it after its release."""
-        try:
-            there = self._path.stat()
-        except FileNotFoundError:
-            return
+    def check(self, *, wait: float = 0.0) -> None:
+        """Raise `TranscriptOvertaken` if another holder took this lock over, or acquired it after its release.
+
+        There is no lock file if somebody deleted it, and for a moment while the lock is being taken over; ``wait`` is
+        how long to wait for it then.
+        """
+        until = time.monotonic() + wait
+        while (there := _stat(self._path)) is None:
+            if time.monotonic() >= until:
+                return
+            time.sleep(_POLL_SECONDS / 50)
         replaced = (there.st_dev, there.st_ino) != self._identity
         if not replaced and self._fd < 0:
             holder = self._holder()
@@ -128,7 +141,10 @@ class FileLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        if self._temporary:
+            self.remove()
+        else:
+            self.release()
 
     def remove(self) -> None:
         """Delete the lock file and release the lock, for when the guarded file is deleted."""
@@ -137,19 +153,85 @@ class FileLock:
             self._path.unlink()
         self.release()
 
-    def _acquired(self) -> int:
-        """Try to acquire the lock once; return the file descriptor of the lock file, or -1."""
+    def _acquired(self, last: int = 0, *, takes_over: bool = False) -> bool:
+        """Try to acquire the lock once, with a fencing number larger than ``last`` and every earlier holder's."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         if try_lock(fd) and is_named(fd, self._path):
-            return fd
+            before = self._holder()
+            if before is None and not takes_over and being_taken_over(self._guarded):
+                # The lock file is new because another process has just removed the one before it.
+                os.close(fd)
+                return False
+            self.fence = max(last, before.fence if before else 0) + 1
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
+            # In one write of a fixed length: the number must never be missing, even if this lock is displaced now.
+            os.pwrite(fd, note.ljust(_NOTE_BYTES), 0)
+            # Whoever takes over reads the number from the file it displaces, so it must have been there by then.
+            if is_named(fd, self._path):
+                held = os.fstat(fd)
+                self._identity = held.st_dev, held.st_ino
+                self._fd = fd
+                _held.add(self)
+                return True
         os.close(fd)
-        return -1
+        return False
+
+    def _displaced(self) -> int:
+        """Take the lock file away from its holder, and return that holder's fencing number; 0 if there is none.
+
+        It is renamed before it is read: another process may have acquired the lock since it was found to be held.
+        """
+        aside = self._path.with_name(f"{self._path.name}.{token_hex(8)}")
+        try:
+            self._path.rename(aside)
+        except FileNotFoundError:
+            return 0
+        try:
+            holder = _read_holder(aside)
+        finally:
+            aside.unlink()
+        return holder.fence if holder else 0
 
     def _holder(self) -> Holder | None:
-        try:
-            return msgspec.json.decode(self._path.read_bytes()[:1024], type=Holder)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
+        return _read_holder(self._path)
+
+
+def _read_holder(path: Path) -> Holder | None:
+    try:
+        return msgspec.json.decode(path.read_bytes()[:_NOTE_BYTES], type=Holder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def takeover_of(path: Path) -> FileLock:
+    """The lock that is held while the lock on ``path``, or that file itself, is replaced."""
+    try:
+        return FileLock(_takeover_path(path), wait=TAKEOVER_SECONDS, temporary=True)
+    except TranscriptLocked as error:
+        raise TranscriptLocked(
+            f"{path}: being taken over by {error.holder}, which hangs; end that process and try again"
+        ) from error
+
+
+def being_taken_over(path: Path) -> bool:
+    """Whether somebody holds `takeover_of` a file, or was killed while holding it."""
+    return _lock_path(_takeover_path(path)).exists()
+
+
+def _takeover_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.takeover")
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 _held: weakref.WeakSet[FileLock] = weakref.WeakSet()

@@ -27,7 +27,14 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
 from sevenfold.stores.files import Staged, explain, explained, opened, private_parent
-from sevenfold.stores.jsonl.lock import FileLock, is_named, try_lock
+from sevenfold.stores.jsonl.lock import (
+    TAKEOVER_SECONDS,
+    FileLock,
+    being_taken_over,
+    is_named,
+    takeover_of,
+    try_lock,
+)
 from sevenfold.stores.log import LineLog, positions
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -165,8 +172,10 @@ class JsonlLog(LineLog):
             private_parent(path)
             log._lock = log._held = _locked(path, wait, take)
             log.fence = log._lock.fence
-            log._fd = _opened_alone(path)
+            log._fd = _opened_alone(path, log._lock)
             log._find_end()
+            # Whoever took over before this wrote to the file already, so its appends could not tell.
+            log._lock.check()
             cleanup.pop_all()
         log._always, log._forces = sync is Sync.ALWAYS, sync is not Sync.NEVER
         log.was_torn = log._torn
@@ -210,11 +219,15 @@ class JsonlLog(LineLog):
         assert self._lock is not None
         try:
             self._lock.check()
+            named = is_named(self._fd, self.path)
+            if not named:
+                # Whoever takes over replaces the lock file, then this one; a third may be taking over from that one.
+                self._lock.check(wait=TAKEOVER_SECONDS if being_taken_over(self.path) else 0)
         except TranscriptOvertaken:
             if end == self._size and size:
-                return end - size
+                return end - size  # the successor copied these bytes
             raise
-        if not is_named(self._fd, self.path):
+        if not named:
             raise TranscriptMissing(
                 f"{self.path}: deleted or replaced while it was open; nothing was written. What was said is "
                 "no longer on disk under that name, so open the session again to continue from what is there"
@@ -295,22 +308,37 @@ def _locked(path: Path, wait: float, take: bool) -> FileLock:
     return FileLock(path, take=True)
 
 
-def _opened_alone(path: Path) -> int:
+def _opened_alone(path: Path, lock: FileLock) -> int:
     """Open and lock a transcript for writing; if another process still has it locked, replace it by a copy first.
 
-    That process was overtaken, or someone deleted the lock file of its lease.
+    That process was overtaken, or someone deleted the lock file of its lease. Raises `TranscriptOvertaken` if yet
+    another process has taken over meanwhile: its copy must not be replaced by this one.
     """
-    while True:
-        with ExitStack() as cleanup:
-            fd = os.open(path, _WRITING, 0o600)
-            cleanup.callback(os.close, fd)
-            if try_lock(fd):
-                cleanup.pop_all()
-                return fd
-            os.write(fd, b"\n")
-            end = os.lseek(fd, 0, os.SEEK_CUR) - 1
-        with Staged(path.resolve(), _chunks(path, end)) as copy:
-            copy.commit()
+    if not being_taken_over(path) and (fd := _locked_file(path)) >= 0:
+        return fd
+    with takeover_of(path):
+        lock.check()
+        while (fd := _locked_file(path)) < 0:
+            _replace_by_copy(path)
+    return fd
+
+
+def _locked_file(path: Path) -> int:
+    """Open and lock a transcript for writing; -1 if another process has it locked."""
+    fd = os.open(path, _WRITING, 0o600)
+    if try_lock(fd):
+        return fd
+    os.close(fd)
+    return -1
+
+
+def _replace_by_copy(path: Path) -> None:
+    """Replace a transcript by a copy of it as it is now; what is written to it later is not in the copy."""
+    with path.open("ab", buffering=0) as file:
+        file.write(b"\n")
+        end = file.tell() - 1
+    with Staged(path.resolve(), _chunks(path, end)) as copy:
+        copy.commit()
 
 
 def _chunks(path: Path, end: int) -> Iterator[bytes]:

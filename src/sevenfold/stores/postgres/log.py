@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sevenfold.errors import TranscriptError, TranscriptLost, TranscriptOvertaken
-from sevenfold.stores.log import BranchLog, LineLog, Mark, positions
+from sevenfold.stores.log import BranchLog, LineLog, positions
+from sevenfold.stores.marks import ON_NEARLY_EVERY_LINE, Mark
 from sevenfold.stores.postgres.database import Database
-from sevenfold.stores.postgres.marks import SEARCHED, digest, marks_of
+from sevenfold.stores.postgres.marks import digest, digests_of
 
 _END = (1 << 63) - 1
 """After every position."""
@@ -51,7 +52,7 @@ class PostgresLog(LineLog):
             names: list[int] = []
             marked: list[int] = []
             for position, line in zip(made, lines, strict=True):
-                for name in marks_of(line):
+                for name in digests_of(line):
                     names.append(name)
                     marked.append(position)
             added = sum(map(len, lines))
@@ -156,7 +157,7 @@ class PostgresLog(LineLog):
 
     def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that bear a mark, newest first."""
-        if mark in SEARCHED:
+        if mark in ON_NEARLY_EVERY_LINE:
             return self._backwards("last lines", before)
         return self._backwards("marked lines", before, name=digest(mark, name))
 

@@ -6,16 +6,9 @@ the same digest cost one more line to look at: every query checks the lines that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import blake2b
-from typing import cast
 
-from sevenfold.record import entries
-from sevenfold.record.entries import Boundary, Decision, Said
-from sevenfold.stores.log import Mark, decisions_named
-
-SEARCHED: frozenset[Mark] = frozenset({"said", "identity"})
-"""Marks that nearly all lines bear. They are in no index; whoever looks for them reads the lines from the end."""
+from sevenfold.stores.marks import ON_NEARLY_EVERY_LINE, Mark, marks_of
 
 
 def digest(mark: Mark, name: str = "") -> int:
@@ -24,34 +17,6 @@ def digest(mark: Mark, name: str = "") -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
-def marks_of(line: bytes) -> set[int]:
-    """The digests of all marks that a line bears, but for those that are searched."""
-    return {digest(mark, name) for mark, name in _marks(line)}
-
-
-def _marks(line: bytes) -> Iterator[tuple[Mark, str]]:
-    entry = entries.read(line)
-    if uuid := getattr(entry, "uuid", ""):
-        yield "record", uuid
-    for decision in decisions_named(entry):
-        yield "decided", decision
-    match entry:
-        case Boundary():
-            yield "boundary", ""
-        case Decision(made=made):
-            yield "decision", cast(str, type(made).__struct_config__.tag)
-        case Said():
-            yield from _marks_of_message(entry)
-
-
-def _marks_of_message(said: Said) -> Iterator[tuple[Mark, str]]:
-    if said.role == "assistant":
-        yield "answer", ""
-    if said.key:
-        yield "key", said.key
-    if said.stored:
-        yield "stored", ""
-    for call in said.answers:
-        yield "result", call
-    for call in said.calls:
-        yield "call", call
+def digests_of(line: bytes) -> set[int]:
+    """The digests of all marks that a line bears, but for those that nearly every line bears: these are searched."""
+    return {digest(mark, name) for mark, name in marks_of(line) if mark not in ON_NEARLY_EVERY_LINE}

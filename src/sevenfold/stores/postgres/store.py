@@ -26,7 +26,7 @@ from sevenfold.ports import Log, SessionInfo
 from sevenfold.stores.log import LineLog, exists_already, positions
 from sevenfold.stores.postgres.database import DatabaseAddress, Rows, give_back, original, share, texts
 from sevenfold.stores.postgres.log import PostgresBranch, PostgresLog
-from sevenfold.stores.postgres.marks import marks_of
+from sevenfold.stores.postgres.marks import digests_of
 from sevenfold.stores.postgres.parts import (
     Area,
     PostgresFolder,
@@ -327,7 +327,7 @@ class PostgresStore:
                 marks = [
                     (mark, position)
                     for position, line in zip(made, batch, strict=True)
-                    for mark in marks_of(line)
+                    for mark in digests_of(line)
                 ]
                 run(
                     "import lines",
