@@ -148,7 +148,7 @@ def test_beyond_the_budget_each_rank_gives_way_to_those_before_it():
     ],
 )
 def test_word_lists_put_rules_of_many_languages_before_talk(rule):
-    said = [message(1, f"{WORDS}. {rule}"), *(message(2 + n, WORDS) for n in range(20))]
+    said = [message(1, f"{WORDS}. {rule}"), *(message(2 + n, f"{WORDS} {n}") for n in range(20))]
     assert "r1" in shown(said, 200, by_word_lists)
     assert "r1" not in shown(said, 200, nothing)
 
@@ -169,6 +169,67 @@ def test_old_small_talk_that_a_model_names_takes_the_room_of_no_rule_that_stands
     assert "r0" in shown([rule, *named_late, message(90, WORDS)], 200, by_word_lists)
     said_since = [replace(old, is_new=True) for old in named_late]
     assert "r0" not in shown([rule, *said_since, message(90, WORDS)], 200, by_word_lists)
+
+
+@pytest.mark.spec("S16.50")
+def test_a_pasted_log_takes_the_room_of_no_message_that_was_typed():
+    log = "\n".join(f"{number:05} worker {number % 7} restarted the pump" for number in range(400))
+    typed = [message(n, f"{WORDS} {n}") for n in range(20)]
+    said = [message(90, log), *typed, message(91, f"{log}\ndone"), message(92, "Go on.")]
+    budget = sum(count(line(each, each.text)) + 1 for each in typed) + 200
+
+    chosen = select(said, budget, count, nothing)
+
+    whole = {kept.message.name for kept in chosen.kept if not kept.lost}
+    assert whole == {*(each.name for each in typed), "r92"}
+    assert [kept.message.name for kept in chosen.kept if kept.lost] == ["r90", "r91"]
+
+
+@pytest.mark.spec("S16.50")
+def test_one_message_full_of_rules_costs_no_other_message_its_rule():
+    manual = "\n".join(f"Step {number} must never be left out." for number in range(200))
+    old = message(1, f"Never deploy on Fridays. {WORDS * 4}")
+    pasted = [message(10 + number, f"{manual}\n{number}") for number in range(6)]
+
+    chosen = select([old, *pasted], 600, count, by_word_lists)
+
+    (kept,) = [kept for kept in chosen.kept if kept.message is old]
+    assert "Never deploy on Fridays." in kept.text
+
+
+@pytest.mark.spec("S16.50")
+def test_a_rule_before_a_question_is_no_mere_question():
+    rule = message(1, f"The gate stays shut at night. {WORDS}. Is that clear?")
+    questions = [message(2 + number, f"Is berth {number} free? {WORDS}?") for number in range(20)]
+    for mark in "?？؟":
+        asked = [replace(each, text=each.text.replace("?", mark)) for each in (rule, *questions)]
+        assert "r1" in shown([*asked, message(90, WORDS)], 200)
+
+
+@pytest.mark.spec("S16.50")
+def test_of_what_the_user_said_again_in_the_same_words_the_newest_stays():
+    again = [message(number, "Go on with the next berth, please.") for number in range(20)]
+    others = [message(50 + number, f"{WORDS} {number}") for number in range(6)]
+    said = [*again[:19], *others, again[19], message(90, WORDS)]
+
+    budget = sum(count(line(each, each.text)) + 1 for each in said[19:])
+
+    assert shown(said, budget) == [each.name for each in said[19:]]
+    assert select(said, budget, count, nothing).counts == {"said again later in the same words": 19}
+
+
+@pytest.mark.spec("S16.50")
+def test_a_cut_goes_between_statements_or_at_least_between_words():
+    text = " ".join(f"Berth {number} belongs to the harbour office." for number in range(60))
+    pasted = " ".join(f"word{number}" for number in range(600))
+
+    first, second = select([message(1, text), message(2, pasted)], 400, count, nothing).kept
+
+    head, _, tail = re.split(r" \[… | …\] ", first.text)
+    assert head.endswith("office.")
+    assert tail.startswith("Berth")
+    head, _, tail = re.split(r" \[… | …\] ", second.text)
+    assert {*head.split(), *tail.split()} <= {*pasted.split()}
 
 
 @pytest.mark.spec("S16.5")

@@ -5,18 +5,21 @@ here looks at what they say. Only beyond the budget is anything chosen, in the o
 
 1. what a model named as lasting in an earlier compaction, what was named first coming first;
 2. what the model that writes this summary names as lasting among what the user said since the last one;
-3. messages with a statement that the recogniser takes for lasting;
+3. messages with a statement that the recogniser takes for lasting, each at first with little more than that;
 4. what the model names only now, of messages that a compaction before this one has seen;
 5. the newest message;
 6. answers to questions of a tool;
 7. other messages, the newest first;
-8. questions and very short messages, the newest first.
+8. messages of questions alone and very short ones, the newest first;
+9. what the user said again later in the same words.
 
 So a model that obeys a hostile page can promote old small talk, but not above a rule that stands in the block by its
-wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short, and
-whole if there is room once all of them are in. A message of more than a quarter of the budget is cut to its lasting
-statements, its beginning and its end. A model can add to the first ranks and never remove: nothing but words of the
-user, and only by taking room, ever makes another message of the user give way.
+wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short. Of
+the others each is at first shown up to one length, as long as all of them together allow: a pasted log never takes the
+room of messages that were typed. The rest of what is long comes last, in the same order, and a message never takes
+more than a quarter of the budget: its lasting statements, its beginning and its end. A model can add to the first
+ranks and never remove: nothing but words of the user, and only by taking room, ever makes another message of the user
+give way.
 
 **What the summarising call is asked.** If the words exceed the budget, `listing` puts into the instruction every
 message that is not yet lasting: a line `[id] text`, or for a long message a line `[id.n] text` for each of its
@@ -41,6 +44,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -70,7 +74,8 @@ _NAME = 8
 """Tokens of the id in front of such a line."""
 _TRIES = 8
 _TIGHTER = 0.8
-_QUESTION_MARKS = ("?", "？", "؟", ";")  # the last is the Greek one
+_ASKS = re.compile(r"(?:[?？؟]|(?<=[\u0370-\u03ff])[;\u037e])[\"'”’»」』)\]]*$")
+"""The end of a question; in Greek its mark looks like a semicolon."""
 _NAMED = re.compile(
     r"^[\s>*-]*\[?(?P<id>[^\[\]\s:]+)\]?[\s:–—-]*(?P<kind>[^\[\]\n]{0,40})[^\[\]\n]*(?:\[(?P<old>[^\[\]\s]+)\].*)?$"
 )
@@ -87,6 +92,7 @@ class Rank(IntEnum):
     ANSWER = 5
     INSTRUCTION = 6
     OTHER = 7
+    REPEATED = 8
 
     @property
     def plural(self) -> str:
@@ -103,6 +109,7 @@ _PLURALS = {
     Rank.ANSWER: "answers",
     Rank.INSTRUCTION: "other requests",
     Rank.OTHER: "questions and short remarks",
+    Rank.REPEATED: "said again later in the same words",
 }
 
 
@@ -196,15 +203,15 @@ def select(
         # nor an estimate of sizes that has changed takes out what was shown.
         return Selection(tuple(Kept.cut(message, Rank.OTHER, message.shown) for message in messages))
     choice = _Choice(messages, budget, count, recognise)
-    lasting = [wanted for wanted in choice.order if wanted.rank <= Rank.NAMED_LATE]
-    # What lasts comes in first, if only with its statements, so that the rest of one message costs no other its rule.
-    for wanted in lasting:
-        choice.take(wanted, choice.least(wanted))
-    for wanted in lasting:
-        if wanted.message.record in choice.chosen:
-            choice.take(wanted, choice.most(wanted))
-    for wanted in choice.order[len(lasting) :]:
-        choice.take(wanted, choice.most(wanted))
+    choice.take(choice.least, Rank.CARRIED)
+    for rank in (Rank.NAMED, Rank.RECOGNISED, Rank.NAMED_LATE):
+        # A little of each comes first: a pasted manual full of such statements costs no other message its rule.
+        choice.take(partial(choice.brief, _SHORTEST), rank)
+        choice.take(choice.least, rank)
+    choice.take(choice.least, Rank.NEWEST)
+    rest = (Rank.ANSWER, Rank.INSTRUCTION, Rank.OTHER, Rank.REPEATED)
+    choice.take(partial(choice.brief, choice.level(rest)), *rest)
+    choice.take(choice.most, *Rank)
     return choice.selection()
 
 
@@ -240,11 +247,12 @@ class _Choice:
         self._recognise = recognise
         self._room = budget
         self._longest = budget // _LONG_SHARE
-        self._short = max(_SHORTEST, budget // _SHORT_SHARE)
+        self._short = min(self._longest, max(_SHORTEST, budget // _SHORT_SHARE))
         self._newest = len(messages) - 1
+        self._last_said = {message.text: place for place, message in enumerate(messages)}
         self._wanted = [self._want(message, place) for place, message in enumerate(messages)]
-        self.order = sorted(self._wanted, key=lambda wanted: wanted.key)
-        self.chosen: dict[str, tuple[Kept, int]] = {}
+        self._order = sorted(self._wanted, key=lambda wanted: wanted.key)
+        self._chosen: dict[str, tuple[Kept, int]] = {}
 
     def _want(self, message: UserMessage, place: int) -> _Wanted:
         spans: Sequence[Span] = [(mark.start, mark.end) for mark in message.marks]
@@ -263,61 +271,114 @@ class _Choice:
             return Rank.RECOGNISED
         if place == self._newest:
             return Rank.NEWEST
+        if place < self._last_said[message.text]:
+            return Rank.REPEATED
         if message.kind == "answer":
             return Rank.ANSWER
-        asks = message.text.rstrip().endswith(_QUESTION_MARKS)
-        return Rank.OTHER if asks or self._count(message.text) <= _SMALL_TALK else Rank.INSTRUCTION
+        if self._count(message.text) <= _SMALL_TALK or _only_asks(message.text):
+            return Rank.OTHER
+        return Rank.INSTRUCTION
 
     def _size(self, message: UserMessage, text: str) -> int:
         return self._count(line(message, text)) + 1
 
+    def level(self, ranks: Collection[Rank]) -> int:
+        """The largest number of tokens up to which all messages of these ranks can be shown; a short one is whole."""
+        sizes = [wanted.size for wanted in self._order if wanted.rank in ranks]
+        return min(self._longest, _level(sizes, self._room, self._short))
+
+    def brief(self, most: int, wanted: _Wanted) -> Kept:
+        """A message in at most this many tokens, if need be by its first lasting statements or by its two ends."""
+        if wanted.size <= most:
+            return Kept.whole(wanted.message, wanted.rank)
+        return self._cut(wanted, most, ends=not wanted.spans)
+
     def least(self, wanted: _Wanted) -> Kept:
         """The shortest form that keeps what lasts: a short message whole, of others only the lasting statements."""
-        if wanted.size <= self._short and wanted.size <= self._longest:
+        if wanted.size <= self._short:
             return Kept.whole(wanted.message, wanted.rank)
-        return self._cut(wanted, ends=False)
+        return self._cut(wanted, self._longest, ends=False)
 
     def most(self, wanted: _Wanted) -> Kept:
         """The longest form it may have."""
         if wanted.size <= self._longest:
             return Kept.whole(wanted.message, wanted.rank)
-        return self._cut(wanted, ends=True)
+        return self._cut(wanted, self._longest, ends=True)
 
-    def take(self, wanted: _Wanted, kept: Kept) -> None:
-        """Show it in this form if there is room, instead of a shorter form that was chosen before."""
-        _, taken = self.chosen.get(wanted.message.record, (None, 0))
+    def take(self, form: Callable[[_Wanted], Kept], *ranks: Rank) -> None:
+        """Show the messages of these ranks, in their order, in this form, as far as there is room.
+
+        A message that another form was chosen for already is shown in the longer of both, if there is room for it.
+        """
+        for wanted in self._order:
+            if wanted.rank in ranks:
+                self._take(wanted, form(wanted))
+
+    def _take(self, wanted: _Wanted, kept: Kept) -> None:
+        _, taken = self._chosen.get(wanted.message.record, (None, 0))
         size = self._size(wanted.message, kept.text)
         if taken < size <= taken + self._room:
             self._room -= size - taken
-            self.chosen[wanted.message.record] = kept, size
+            self._chosen[wanted.message.record] = kept, size
 
     def selection(self) -> Selection:
         """What is shown and what is not, in the order of the record."""
         kept: list[Kept] = []
         left_out: list[tuple[UserMessage, Rank]] = []
         for wanted in self._wanted:
-            if wanted.message.record in self.chosen:
-                kept.append(self.chosen[wanted.message.record][0])
+            if wanted.message.record in self._chosen:
+                kept.append(self._chosen[wanted.message.record][0])
             else:
                 left_out.append((wanted.message, wanted.rank))
         return Selection(tuple(kept), tuple(left_out))
 
-    def _cut(self, wanted: _Wanted, *, ends: bool) -> Kept:
-        """A message cut to its lasting parts, with ``ends`` also to its beginning and end, within the longest form."""
+    def _cut(self, wanted: _Wanted, most: int, *, ends: bool) -> Kept:
+        """A message cut to ``most`` tokens: its lasting parts, with ``ends`` also its beginning and its end."""
         text = wanted.message.text
         each = len(text) / max(1, wanted.size)  # characters in a token
-        room = self._longest
+        room = most
         for _ in range(_TRIES):
             spans = _first_that_fit(wanted.spans, int(room * each))
             if ends or not spans:
                 spare = max(0, int(room * each) - sum(end - start for start, end in spans))
-                head = int(spare * _HEAD)
-                spans = merged([(0, head), *spans, (len(text) - (spare - head), len(text))])
+                spans = merged([*spans, *_ends(text, spare)])
             shown = excerpt(text, spans)
-            if self._size(wanted.message, shown) <= self._longest:
+            if self._size(wanted.message, shown) <= most:
                 break
             room = int(room * _TIGHTER)
         return Kept.cut(wanted.message, wanted.rank, spans)
+
+
+def _ends(text: str, characters: int) -> tuple[Span, Span]:
+    """The beginning and the end of a text in this many characters, cut between statements or at least words."""
+    head = int(characters * _HEAD)
+    tail = len(text) - (characters - head)
+    spans = [statement.span for statement in statements(text)]
+    # Where a border is too far away, more would be lost than a cut sentence is worth.
+    head_ends = [end for _, end in spans if head / 2 <= end <= head]
+    tail_starts = [start for start, _ in spans if tail <= start <= (tail + len(text)) / 2]
+    beginning = max(head_ends, default=0) or _word_end(text, head)
+    end = min(tail_starts, default=0) or _word_start(text, tail)
+    return (0, beginning), (end, len(text))
+
+
+def _word_end(text: str, place: int) -> int:
+    """The last end of a word up to a place; the place itself in a script without spaces."""
+    border = max(text.rfind(" ", place // 2, place), text.rfind("\n", place // 2, place))
+    return place if border < 0 else border
+
+
+def _word_start(text: str, place: int) -> int:
+    """The first beginning of a word from a place on; the place itself in a script without spaces."""
+    until = (place + len(text)) // 2
+    borders = [border for space in " \n" if (border := text.find(space, place, until)) >= 0]
+    return min(borders) + 1 if borders else place
+
+
+def _only_asks(text: str) -> bool:
+    """Whether a message is nothing but questions; a rule with a question behind it is none."""
+    parts = [text[start:end] for start, end in (statement.span for statement in statements(text))]
+    return all(_ASKS.search(part.rstrip()) for part in parts)
 
 
 def _first_that_fit(spans: Iterable[Span], characters: int) -> list[Span]:
@@ -407,7 +468,7 @@ def listing(
                 left -= least
                 listed.add(message.record)
     sizes = [size for record in lines_of if record in listed for size in sizes_of[record]]
-    most = _level(sizes, room - _NAME * len(sizes))
+    most = _level(sizes, room - _NAME * len(sizes), _LEAST_LISTED)
     text = "\n".join(
         f"[{name}] {_shortened(line, most, count)}"
         for record, lines in lines_of.items()
@@ -434,11 +495,11 @@ def _lines(message: UserMessage, count: Count) -> list[tuple[str, str]]:
     return lines
 
 
-def _level(sizes: Sequence[int], room: int) -> int:
-    """The largest size to which the long lines can be cut so that all fit together, but never less than the least."""
-    levels = range(_LEAST_LISTED, max(sizes, default=0) + 1)
-    if not levels or sum(min(size, levels.start) for size in sizes) > room:
-        return _LEAST_LISTED
+def _level(sizes: Sequence[int], room: int, least: int) -> int:
+    """The largest size to which the larger ones can be cut so that all fit together, but never less than ``least``."""
+    levels = range(least, max(sizes, default=0) + 1)
+    if not levels or sum(min(size, least) for size in sizes) > room:
+        return least
     return levels[bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes)) - 1]
 
 
