@@ -1,13 +1,14 @@
 """Measure every acceptance point and report pass or fail, with the figure and the bar.
 
-    python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list]
+    python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list] [--clients]
 
 A POINT is part of a measurement's name; without any, all are measured. Each measurement runs in its own process, one
 after the other, so that they do not disturb each other; one that crashes or takes longer than 15 minutes fails. Points
 that passed are stored in `.dev/proved/` for this state of the tree and not measured again unless `--again` is given, so
 an interrupted run resumes where it stopped. `--quick` uses small samples and takes at most half an hour; points it has
-no time for are skipped. Real transcripts are expected in `../shared/corpus`; without them, the points that need them
-are reported as skipped. The exit status is 1 if any point fails.
+no time for are skipped. `--clients` measures real programs from npm instead of everything else (640 MB in
+`.dev/clients`; Linux). Real transcripts are expected in `../shared/corpus`; without them, the points that need them are
+reported as skipped. The exit status is 1 if any point fails.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ MODULES = (
     "mutation",
 )
 """The modules of `bench/points`, in the order they run."""
+CLIENTS = ("clients",)
+"""The modules that need real programs from npm; they run only with `--clients`."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 MOST_SECONDS = 15 * 60.0
 """The time limit for one point."""
@@ -68,9 +71,9 @@ QUICK_FILES = 3
 """With `--quick`, one real transcript out of this many is used."""
 
 
-def points() -> list[Point]:
-    """Return all acceptance points."""
-    return [point for name in MODULES for point in import_module(f"bench.points.{name}").POINTS]
+def points(modules: Sequence[str] = MODULES) -> list[Point]:
+    """Return all acceptance points of these modules."""
+    return [point for name in modules for point in import_module(f"bench.points.{name}").POINTS]
 
 
 # Measuring
@@ -220,9 +223,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--again", action="store_true", help="also what passed with this state of the tree")
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="a folder of real transcripts")
     parser.add_argument("--list", action="store_true", help="name the measurements and do nothing")
+    parser.add_argument(
+        "--clients", action="store_true", help="real Claude Code and Codex from npm, instead of all others"
+    )
     options = parser.parse_args(arguments)
+    available = points(CLIENTS if options.clients else MODULES)
     words = [*options.points, *options.only]
-    chosen = [point for point in points() if not words or any(word in point[0] for word in words)]
+    chosen = [point for point in available if not words or any(word in point[0] for word in words)]
     if options.list:
         print(*(name for name, _ in chosen), sep="\n")
         return 0

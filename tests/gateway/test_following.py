@@ -20,6 +20,7 @@ from sevenfold.record.decisions import Epoch, Relayed
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.log import Answer
 from sevenfold.wire.client_request import Api
+from sevenfold.wire.error_report import MalformedRequest
 from tests.gateway.standing import follower
 
 pytestmark = pytest.mark.spec("S30.4")
@@ -460,3 +461,27 @@ def test_the_responses_api_is_followed_item_by_item(program: Program) -> None:
         b'{"type":"web_search_call","id":"ws","status":"completed","action":{"query":"q"}}'
         in stored.replace(b": ", b":").replace(b", ", b",")
     )
+
+
+@pytest.mark.spec("S30.5")
+def test_tools_that_codex_sends_as_an_item_of_the_input_make_a_turn_and_their_change_is_noted(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path)
+    program.headers = {"thread-id": "t1", "x-codex-window-id": "t1:0"}
+    program.api = "responses"
+    program.path = "/v1/responses"
+
+    def send(*tools: str) -> FollowedCall:
+        items = [
+            {"type": "additional_tools", "role": "developer", "tools": [{"name": name} for name in tools]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Build it."}]},
+        ]
+        return program.send([], text("Yes."), input=items, tools=None)
+
+    assert send("exec").identity.purpose == "turn"
+    assert send("exec", "wait").changes.in_front == ("tools",)
+    for damaged in ('"additional_tools"', '{"type":"additional_tools","tools":3}'):
+        body = f'{{"model":"m","input":[{damaged}]}}'.encode()
+        with pytest.raises(MalformedRequest):
+            program.follower.sent(ClientCall("responses", program.path, program.headers, body))

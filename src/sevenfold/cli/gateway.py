@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PROJECT = "gateway"
 """The project of sessions whose working directory is not known."""
 LOOPBACK = "127.0.0.1,localhost,::1"
+CODEX = "codex"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -98,7 +99,9 @@ def _run(command: Sequence[str], url: str) -> int:
     # Ctrl-C is for the program, which shares our terminal; we end when it does.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        program = subprocess.Popen(command, env=environment(os.environ, url), preexec_fn=_take_interrupts)
+        program = subprocess.Popen(
+            with_address(command, url), env=environment(os.environ, url), preexec_fn=_take_interrupts
+        )
         return program.wait()
     except OSError as error:
         raise UserError(f"{one_line(command[0], 80)}: cannot be started: {error.strerror}") from error
@@ -118,6 +121,13 @@ def environment(env: Mapping[str, str], url: str) -> dict[str, str]:
         name: ",".join(filter(None, [env.get(name, ""), LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
     }
     return {**env, **named, **past_proxies}
+
+
+def with_address(command: Sequence[str], url: str) -> list[str]:
+    """The command line of a program that takes its address from there and not from the environment."""
+    if Path(command[0]).name != CODEX:
+        return list(command)
+    return [command[0], "-c", f'openai_base_url="{url}/v1"', *command[1:]]
 
 
 def _serve(gateway: Gateway) -> int:

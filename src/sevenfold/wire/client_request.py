@@ -24,6 +24,9 @@ Api = Literal["messages", "chat", "responses"]
 LIST_FIELDS: Mapping[Api, str] = {"messages": "messages", "chat": "messages", "responses": "input"}
 """The field of each API's requests that holds the conversation."""
 _MARKER = b'"cache_control"'
+_ADDITIONAL_TOOLS = b'"additional_tools"'
+_BEFORE_TYPE = 60
+"""How many bytes of an item are looked at for its type."""
 _fields = msgspec.json.Decoder(Fields)
 _raws = msgspec.json.Decoder(list[Raw])
 _any = msgspec.json.Decoder()
@@ -63,7 +66,13 @@ class ClientRequest(Struct, frozen=True):
 
     def tools(self) -> list[bytes]:
         """The tools in the client's order, each as it came but for cache markers."""
-        return [unmarked(bytes(tool)) for tool in _listed(self.fields, "tools")]
+        tools = _listed(self.fields, "tools")
+        if self.api == "responses":
+            # Codex sends the tools of newer models as an item of the input.
+            for item in self.raw_messages():
+                if _ADDITIONAL_TOOLS in item[:_BEFORE_TYPE]:
+                    tools += _listed(_object(item), "tools")
+        return [unmarked(bytes(tool)) for tool in tools]
 
     def raw_messages(self) -> list[bytes]:
         """The messages as the client wrote them; a plain text as input counts as one message."""
@@ -194,6 +203,13 @@ def _result_content(content: Any) -> Any:
     if isinstance(content, list):
         return [foreign.part(part) if isinstance(part, Mapping) else part for part in content]
     return content
+
+
+def _object(item: bytes) -> Fields:
+    try:
+        return _fields.decode(item)
+    except NOT_JSON as error:
+        raise MalformedRequest(f"an item of the input must be an object: {error}") from error
 
 
 def _listed(fields: Fields, name: str) -> list[Raw]:

@@ -113,7 +113,7 @@ def _purpose(path: str, request: ClientRequest) -> Purpose:
     if TEXT_ONLY.encode() in last and _ends_in_text_only(last, request.api):
         return "compaction"
     answered = any(b'"assistant"' in message or b'"function_call' in message for message in messages[:-1])
-    return "turn" if (request.fields.get("tools") and request.tools()) or answered else "side"
+    return "turn" if request.tools() or answered else "side"
 
 
 def _ends_in_text_only(message: bytes, api: Api) -> bool:

@@ -1,0 +1,91 @@
+"""Real Claude Code and Codex with the plugin, without it (the control), and below the gateway; with `--clients`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from bench.clients import programs
+from bench.points import Outcome, Point
+from bench.real_clients import Figures
+
+LEAST_COMPACTIONS = 3
+
+
+def driven(program: str, *options: str) -> Figures:
+    """Drive a program in a process and a network namespace of its own."""
+    command = [sys.executable, "-m", "bench.real_clients", program, "--json", *options]
+    done = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-1000:])
+    return msgspec.json.decode(done.stdout, type=Figures)
+
+
+def with_plugin(program: str, _: Path | None) -> list[Outcome]:
+    """What the user said is in every first request after a compaction, and the plugin leaves nothing behind."""
+    figures = driven(program)
+    name = f"{program} ({figures.version}) with the plugin"
+    outcomes = [
+        *_codewords(name, figures),
+        Outcome(f"{name}: settings after uninstalling", figures.settings_same, "compared to the byte"),
+    ]
+    if figures.recalled is not None:
+        outcomes.append(
+            Outcome(f"{name}: a lost fact found by the MCP tool", figures.recalled, "in one call")
+        )
+    return outcomes
+
+
+def without_plugin(program: str, _: Path | None) -> list[Outcome]:
+    """The control: if nothing is lost without the plugin, the other points show nothing."""
+    figures = driven(program, "--without-plugin")
+    lost = sum(len(compaction.missing) for compaction in figures.compactions)
+    return [Outcome(f"{program} without the plugin", lost > 0, f"{lost} codewords lost", "at least 1")]
+
+
+def below_gateway(program: str, _: Path | None) -> list[Outcome]:
+    """What the gateway recorded is what the program's own transcript says, call by call."""
+    figures = driven(program, "--gateway")
+    name = f"{program} below the gateway"
+    figure = (
+        f"{figures.calls_of_both} of {figures.calls_own} calls found, {figures.calls_that_differ} differ"
+    )
+    same = figures.calls_of_both == figures.calls_own > 0 and not figures.calls_that_differ
+    only = figures.calls_gateway - figures.calls_of_both
+    return [
+        *_codewords(name, figures),
+        Outcome(
+            f"{name}: figures of its transcript", same, f"{figure}; {only} that only the gateway saw", "all"
+        ),
+    ]
+
+
+def _codewords(name: str, figures: Figures) -> list[Outcome]:
+    number = len(figures.compactions)
+    missing = sorted({word for compaction in figures.compactions for word in compaction.missing})
+    said = ", ".join(missing) or "none missing"
+    return [
+        Outcome(
+            f"{name}: compactions",
+            number >= LEAST_COMPACTIONS,
+            str(number),
+            f"at least {LEAST_COMPACTIONS}",
+        ),
+        Outcome(f"{name}: codewords after each of them", not missing, said),
+    ]
+
+
+KINDS = {
+    "with the plugin": with_plugin,
+    "without the plugin": without_plugin,
+    "below the gateway": below_gateway,
+}
+POINTS: list[Point] = [
+    (f"{program} {kind}", partial(measurement, program))
+    for program in programs.CLIENTS
+    for kind, measurement in KINDS.items()
+]
