@@ -5,7 +5,8 @@
 Each conversation draws a model, an API, a window (8K, 32K or 200K) and a handful of steps: text, blocks and Python
 values of every kind, documents and pictures of every size, answers with tool calls, thinking and server tools in every
 order, partial or repeated results, forks, undo, rewind, snip, compaction, and message lists from the caller in any
-API's format. Some begin on another tool's transcript, or on a damaged one. The simulator in this process checks every
+API's format. Some are stored, and go on in the middle with another model, another API and another window; some of
+these begin on another tool's transcript, or on a damaged one. The simulator in this process checks every
 body. Two things count as problems: a refused body, and an exception that is not one of ours. One refusal is none: a
 prompt that the provider counts as longer than its window, if `failed()` then finds a way on, or says that there is
 none. The same seed repeats a conversation.
@@ -54,7 +55,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from bench.foreign_logs import damaged_log, document, picture  # noqa: E402  # needs the path above
+from bench.foreign_logs import document, foreign_log, picture  # noqa: E402  # needs the path above
 
 Json = dict[str, Any]
 MODELS = (
@@ -63,6 +64,7 @@ MODELS = (
     ("chat", "gpt-4.1"),
     ("responses", "gpt-5.6"),
 )
+WINDOWS = (8_000, 32_000, 200_000)
 SETTINGS = {
     **dict.fromkeys(("notes", "background_compaction", "model_listing", "recall_ahead"), False),
     **dict.fromkeys(("size_keep", "gap_keep"), 1),
@@ -170,27 +172,36 @@ class RandomConversation:
     def __init__(self, seed: int, found: Found) -> None:
         self.seed, self.found, self.dice = seed, found, random.Random(seed)
         self.wire, self.model = self.dice.choice(MODELS)
-        clock = VirtualClock()
-        self.window = self.dice.choice((8_000, 32_000, 200_000))
+        self.clock = VirtualClock()
+        self.window = self.dice.choice(WINDOWS)
+        self.brain = RandomBrain(self.dice, self.wire)
+        self.simulator = Simulator(self.brain, Setup(), clock=self.clock)
+        self.system = "Be brief."
+        self.tools = TOOLS
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
+        self.file: Path | None = None
+        if self.dice.random() < 0.4:
+            self.folder = tempfile.TemporaryDirectory()
+            self.file = Path(self.folder.name) / "s.jsonl"
+            if self.dice.random() < 0.7:
+                self.file.write_bytes(foreign_log(self.dice))
+        self.session = self.opened()
+        self.theirs: list[Json] = []
+        """The conversation as a caller with its own message list would have it, in the Messages API's format."""
+
+    def opened(self) -> sevenfold.Session:
+        """The session with the current model, API and window, served by a simulator that knows them."""
         profile = replace(profiles.find(self.model), window=self.window)
-        setup = Setup(models={self.model: profile})
-        self.simulator = Simulator(RandomBrain(self.dice, self.wire), setup, clock=clock)
-        options: dict[str, Any] = {"system": "Be brief.", "tools": TOOLS, "max_tokens": 4_000}
+        self.simulator.setup = replace(self.simulator.setup, models={self.model: profile})
+        options: dict[str, Any] = {"system": self.system, "tools": self.tools, "max_tokens": 4_000}
         adaptive = self.wire == "messages" and self.model != "claude-haiku-4-5"
         if adaptive and self.dice.random() < 0.8:
             options["thinking"] = {"type": "adaptive"}
-        more = {"model": self.model, "clock": clock, "wire": self.wire, **options}
-        more["settings"] = {**SETTINGS, "context_window": self.window}
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
-        if self.dice.random() < 0.25:
-            self.folder = tempfile.TemporaryDirectory()
-            file = Path(self.folder.name) / "s.jsonl"
-            file.write_bytes(damaged_log(self.dice))
-            self.session = sevenfold.Session.open("s", file=file, **more)
-        else:
-            self.session = sevenfold.Session.in_memory(**more)
-        self.theirs: list[Json] = []
-        """The conversation as a caller with its own message list would have it, in the Messages API's format."""
+        options |= {"model": self.model, "clock": self.clock, "wire": self.wire}
+        options["settings"] = {**SETTINGS, "context_window": self.window}
+        if self.file is None:
+            return sevenfold.Session.in_memory(**options)
+        return sevenfold.Session.open("s", file=self.file, **options)
 
     def run(self) -> None:
         """Take random steps, then make a last request."""
@@ -200,6 +211,7 @@ class RandomConversation:
             *[self.give_results] * 6,
             *[self.fork, self.follow, self.follow, self.adopt],
             *[self.rewind, self.undo, self.redo, self.snip, self.compact, self.wait],
+            *[self.move] * 2,
         ]
         self.attempt(self.speak if self.dice.random() < 0.8 else self.adopt)
         for _ in range(self.dice.randint(3, 14)):
@@ -358,7 +370,20 @@ class RandomConversation:
 
     def wait(self) -> None:
         """Let the cache expire."""
-        self.simulator.clock.advance(4_000)  # type: ignore[union-attr]
+        self.clock.advance(4_000)
+
+    def move(self) -> None:
+        """Close a stored session and go on with it: with another model, API, window, system prompt, other tools."""
+        if self.file is None:
+            return
+        self.session.close()
+        self.wire, self.model = self.dice.choice(MODELS)
+        self.brain.wire = self.wire
+        self.system = self.dice.choice(("Be brief.", "Be brief, and polite."))
+        self.tools = TOOLS[: self.dice.choice((1, 2, 2))]
+        self.window = self.dice.choice(WINDOWS)
+        self.session = self.opened()
+        self.theirs = []
 
     def finish(self) -> None:
         """Check that after any history, with all results and a user message added, the next request is accepted."""

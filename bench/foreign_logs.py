@@ -8,6 +8,8 @@ import random
 import struct
 from typing import Any
 
+from sevenfold.archive.readers import codex
+
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 DAMAGES: list[tuple[str, Any]] = [
     ("assistant", {"type": "tool_use", "name": "Read", "input": {"path": "a.py"}}),
@@ -56,6 +58,7 @@ DAMAGES: list[tuple[str, Any]] = [
     ("user", {"no": "type"}),
     ("user", "words"),
 ]
+ARGUMENTS = ('{"command":["ls"]}', "{}", '{"command":', "", "null", "[1]", '"ls"')
 
 
 def log_with(role: str, block: Any) -> list[dict[str, Any]]:
@@ -87,6 +90,68 @@ def log_with(role: str, block: Any) -> list[dict[str, Any]]:
             }
         )
     return records
+
+
+def foreign_log(dice: random.Random) -> bytes:
+    """A transcript that another tool wrote, with linked messages or converted from a rollout; often damaged."""
+    return damaged_log(dice) if dice.random() < 0.7 else converted_rollout(dice)
+
+
+def converted_rollout(dice: random.Random) -> bytes:
+    """A Codex rollout with calls of its own tools and of the provider's, as records; its lines may be damaged."""
+    lines = [json.dumps({"type": kind, "payload": payload}).encode() for kind, payload in rollout(dice)]
+    match dice.randrange(5):
+        case 0:
+            lines = bent(b"\n".join(lines), dice).split(b"\n")
+        case 1:
+            dice.shuffle(lines)
+        case 2:
+            del lines[dice.randrange(len(lines))]
+    return b"".join(line.rstrip(b"\n") + b"\n" for line in codex.convert(lines))
+
+
+def rollout(dice: random.Random) -> list[tuple[str, dict[str, Any]]]:
+    """The types and payloads of a Codex rollout: a few turns with every kind of item in any order."""
+    items: list[tuple[str, dict[str, Any]]] = [("session_meta", {"id": "s-1", "cwd": "/work"})]
+
+    def item(kind: str, **fields: Any) -> None:
+        items.append(("response_item", {"type": kind, **fields}))
+
+    for turn in range(dice.randint(1, 5)):
+        item("message", role="user", content=[{"type": "input_text", "text": f"Question {turn}?"}])
+        for step in range(dice.randint(0, 4)):
+            call = f"call_{turn}_{step}"
+            match dice.randrange(7):
+                case 0:
+                    item(
+                        "reasoning",
+                        summary=[{"type": "summary_text", "text": "hm"}],
+                        encrypted_content="gAA=",
+                    )
+                case 1:
+                    item("web_search_call", status="completed", action={"type": "search", "query": "x"})
+                case 2:
+                    item("custom_tool_call", call_id=call, name="apply_patch", input="*** Begin Patch")
+                    item("custom_tool_call_output", call_id=call, output="Done")
+                case 3:
+                    item("function_call_output", call_id=call, output="an answer to nothing")
+                case 4:
+                    item("image_generation_call", id=call, status="completed", result="AAAA")
+                case _:
+                    item("function_call", call_id=call, name="shell", arguments=dice.choice(ARGUMENTS))
+                    if dice.random() < 0.8:
+                        item(
+                            "function_call_output",
+                            call_id=call,
+                            output=dice.choice(("done", "", "x" * 4_000)),
+                        )
+        if dice.random() < 0.2:
+            kept = [
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Kept."}]}
+            ]
+            items.append(("compacted", {"message": "The summary.", "replacement_history": kept}))
+        item("message", role="assistant", content=[{"type": "output_text", "text": f"Answer {turn}."}])
+    return items
 
 
 def damaged_log(dice: random.Random) -> bytes:

@@ -358,15 +358,15 @@ def scopes() -> Iterator[str]:
     def tokens(item: Item) -> int:
         return item.weight.text // 3
 
-    def outcome(divide: Callable[..., Any], *given: Any) -> str:
+    def outcome(divide: Callable[..., Any], view: View, *given: Any) -> str:
         try:
-            found = divide(*given)
+            found = divide(view, *given)
         except Refused as error:
             return f"refused: {error}"
         if not isinstance(found, scope.Scope):
             return short(found)
         names = [[item.said.uuid for item in part] for part in (found.hidden, found.front, found.behind)]
-        return f"{found.span} {found.side} {names} {len(scope.messages_of(found.hidden))}"
+        return f"{found.span} {found.side} {names} {len(scope.messages_of(view, found.hidden))}"
 
     for seed in range(12):
         view = (conversation(seed, 4) if seed % 2 else eventful(Random(seed))).view()

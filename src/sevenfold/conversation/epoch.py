@@ -21,17 +21,26 @@ from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata, Signed, Undone
+from sevenfold.record.decisions import (
+    ADOPTED,
+    OTHER_MODEL,
+    Amended,
+    Epoch,
+    MicrocompactMetadata,
+    Signed,
+    Undone,
+)
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
+from sevenfold.record.sendable import SEALED_REASONING, SYSTEM_MESSAGES, is_sealed_reasoning
 from sevenfold.record.view import View
-from sevenfold.record.window import Window
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, excluded_tools, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.epoch_keeping import EpochKeeping
     from sevenfold.conversation.epoch_state import EpochState
     from sevenfold.conversation.resume import SizeReport
     from sevenfold.conversation.transcript import Transcript
@@ -43,9 +52,7 @@ AMENDED = "amended"
 
 REFUSED_LIFETIME = "the provider refused the long lifetime"
 """The reason of the epoch that falls back to the short cache lifetime."""
-ADOPTED = "adopted"
-"""The reason of the epoch that opens when another program's transcript is continued."""
-REPLACED = ("model", "system or tools")
+REPLACED = (*OTHER_MODEL, "system or tools")
 """Reasons of epochs that send the new system prompt and tools whole, instead of the stored ones."""
 
 
@@ -80,6 +87,8 @@ def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
         return begun, ADOPTED if adopts else "start", adopts
     if epoch.model != wanted.model:
         return begun, "model", True
+    if _is_for_another_api(c, epoch):
+        return begun, "API", True
     stored = frame_of(epoch)
     kept = Lifetimes(**epoch.lifetimes)
     if _changes(c, stored, wanted, kept) is None:
@@ -280,10 +289,41 @@ def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
     return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]
 
 
-def epoch_record(
-    frame: Frame, lifetimes: Lifetimes, window: Window, reason: str, drops_thinking: bool
-) -> Epoch:
-    """The record of an epoch with this frame."""
+def unsupported_by(profile: Profile) -> list[str]:
+    """What a model does not take that a conversation may contain from another model or API."""
+    if profile.wire != "messages":
+        return []  # the other APIs are sent a translation, which leaves out what they do not know
+    return [SEALED_REASONING] if profile.system_messages else [SEALED_REASONING, SYSTEM_MESSAGES]
+
+
+def _is_for_another_api(c: Conversation, epoch: Epoch) -> bool:
+    """Whether the epoch's messages are not as the API takes them through which the same model is asked now."""
+    wanted = unsupported_by(c.profile)
+    if set(epoch.unsupported) - set(wanted):
+        return True
+    items = c.transcript.view.items if set(wanted) - set(epoch.unsupported) else []
+    for item in items:
+        if item.role == "system" and SYSTEM_MESSAGES in wanted and item.said.attachment != AMENDED:
+            return True
+        if (
+            item.weight.thoughts
+            and SEALED_REASONING in wanted
+            and any(map(is_sealed_reasoning, item.shown))
+        ):
+            return True
+    return False
+
+
+def epoch_record(c: EpochKeeping, frame: Frame, reason: str, drops_thinking: bool) -> Epoch:
+    """The record of an epoch with this frame.
+
+    What the model does not take is recorded where another model or tool may have brought it, and from there on.
+    """
+    lifetimes = c.next_lifetimes()
+    window = c.window
+    newest = c.transcript.view.epoch
+    kept = newest.unsupported if newest else []
+    unsupported = unsupported_by(c.profile) if reason in (ADOPTED, *OTHER_MODEL) else kept
     return Epoch(
         reason=reason,
         model=frame.model,
@@ -297,6 +337,7 @@ def epoch_record(
         drops_thinking=drops_thinking,
         window=window.context,
         window_source=window.source,
+        unsupported=unsupported,
     )
 
 

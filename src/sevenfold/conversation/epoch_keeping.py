@@ -88,7 +88,7 @@ class EpochKeeping(Exchange):
         """
         if announced:
             self.announce(reason)
-        made = epoch_record(self.epoch.frame, self.next_lifetimes(), self.window, reason, drops_thinking)
+        made = epoch_record(self, self.epoch.frame, reason, drops_thinking)
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self._take_lifetimes(epoch)

@@ -201,9 +201,10 @@ def _messages(view: View, upto: str | None) -> list[Message]:
     """The messages of the view, up to a record if one is given."""
     if upto is None:
         return view.messages()
-    wire = Wire()
+    wire = Wire(view.layout.unsupported)
     for number, item in enumerate(view.items):
-        wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
+        said = item.said
+        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
         if item.said.uuid == upto:
             break
     return wire.messages()

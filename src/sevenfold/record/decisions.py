@@ -87,6 +87,12 @@ class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=Tru
     timestamp: str = ""
 
 
+ADOPTED = "adopted"
+"""The reason of the epoch that opens when another program's transcript is continued."""
+OTHER_MODEL = ("model", "API")
+"""Reasons of epochs in which another model answers, or the same through another API."""
+
+
 class Epoch(Own, frozen=True, tag="epoch"):
     """Starts a stretch in which requests only grow; stores everything that precedes the messages once."""
 
@@ -114,6 +120,8 @@ class Epoch(Own, frozen=True, tag="epoch"):
     """The context window its requests were measured by; 0 if it is not known."""
     window_source: str = ""
     """Where the window is from: the model's profile, a setting, the provider."""
+    unsupported: list[str] = []
+    """What its model or API does not take although an earlier one did: `SYSTEM_MESSAGES`, `SEALED_REASONING`."""
 
 
 class Option(Struct, frozen=True, omit_defaults=True):

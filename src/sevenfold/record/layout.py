@@ -8,7 +8,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -92,13 +92,17 @@ class Measured(Struct, frozen=True, gc=False):
 
 
 class Layout:
-    """Records in view, in order; if it does not ``weigh``, only their order is right."""
+    """Records in view, in order; if it does not ``weigh``, only their order is right.
 
-    def __init__(self, *, weighs: bool = True) -> None:
+    ``unsupported`` is what the model that gets them does not take, as in `Epoch.unsupported`.
+    """
+
+    def __init__(self, *, weighs: bool = True, unsupported: Sequence[str] = ()) -> None:
         self._weighs = weighs
+        self.unsupported = tuple(unsupported)
         self.items: list[Item] = []
         self.index: dict[str, int] = {}
-        self.wire = Wire()
+        self.wire = Wire(unsupported)
         self.bytes = 0
         """Bytes of all content that is sent."""
         self.pictures = 0

@@ -16,6 +16,8 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.chain import Chain
 from sevenfold.record.decisions import (
+    ADOPTED,
+    OTHER_MODEL,
     Epoch,
     Fold,
     Offloaded,
@@ -200,6 +202,9 @@ class Ledger:
 
     def _holds(self, made: Made, chain: Chain, lineage: set[str]) -> bool:
         place = place_of(made.what)
+        if isinstance(made.what, Epoch) and made.what.reason in (ADOPTED, *OTHER_MODEL):
+            # Reasoning of another model does not become readable because the user goes back to before the change.
+            return True
         if place is None or made.id in self._standing or not (chain.complete or place in chain):
             return True
         return chain.resolve(place) in lineage

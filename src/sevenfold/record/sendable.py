@@ -57,6 +57,10 @@ _FIELDS = {
     "document": ("source",),
 }
 """Fields that providers require of these kinds."""
+SYSTEM_MESSAGES = "system_messages"
+"""In `Epoch.unsupported`: messages of the system after the first are sent as the user's."""
+SEALED_REASONING = "sealed_reasoning"
+"""In `Epoch.unsupported`: reasoning that only the Responses API can open is not sent."""
 _INSIDE_RESULTS = frozenset(
     {"text", "image", "search_result", "document", "tool_reference", "browser_state"}
 )
@@ -88,6 +92,11 @@ def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
     if _is_sendable(role, block, new):
         return block
     return None if kind in THINKING else blocks.text(described(block))
+
+
+def is_sealed_reasoning(block: Block) -> bool:
+    """Whether this is reasoning of the Responses API, whose encrypted form comes with an id of its own."""
+    return block.kind == "redacted_thinking" and bool(blocks.read_field(block.raw, "id"))
 
 
 def described(block: Block) -> str:

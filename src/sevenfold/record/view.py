@@ -353,8 +353,11 @@ class View:
         if made.id:
             self._decided.add(made.id)
         self._ledger.add(self._seq, made, self._chain)
-        if ledger.changes_view(made) and self.tip is not None:
+        reads_otherwise = isinstance(made, Epoch) and tuple(made.unsupported) != self.layout.unsupported
+        if (ledger.changes_view(made) or reads_otherwise) and self.tip is not None:
             self._refold(self.tip)
+        elif reads_otherwise:
+            self._show([])
 
     def _rewind(self, target: str | None) -> None:
         target = self._chain.resolve(target)
@@ -446,7 +449,8 @@ class View:
     def _show(self, order: list[str]) -> None:
         """Rebuild the layout from the live records."""
         self._effects = self._ledger.effects(model=self.epoch.model if self.epoch else "")
-        self.layout = Layout(weighs=self._weighs)
+        unsupported = self.epoch.unsupported if self.epoch else ()
+        self.layout = Layout(weighs=self._weighs, unsupported=unsupported)
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
         self.version = self.version[0] + 1, self.layout.inserted

@@ -9,13 +9,13 @@ same way, and reported; the records themselves are not changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.sendable import sendable
+from sevenfold.record.sendable import SEALED_REASONING, SYSTEM_MESSAGES, is_sealed_reasoning, sendable
 
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
@@ -103,9 +103,14 @@ class _Draft(Struct, gc=False):
 
 
 class Wire:
-    """The messages so far. Items are added in order, each with its index."""
+    """The messages so far. Items are added in order, each with its index.
 
-    def __init__(self) -> None:
+    ``unsupported`` is what the model that gets them does not take, as in `Epoch.unsupported`.
+    """
+
+    def __init__(self, unsupported: Collection[str] = ()) -> None:
+        self._takes_system = SYSTEM_MESSAGES not in unsupported
+        self._takes_sealed = SEALED_REASONING not in unsupported
         self._drafts: list[_Draft] = []
         self._sealed: list[Message] = []
         self._pieces: list[bytes] = []
@@ -129,6 +134,10 @@ class Wire:
 
         With ``begins`` they start a new message. ``new_kinds`` are kinds of blocks that only the provider knows.
         """
+        if role == "assistant" and not self._takes_sealed:
+            parts = _without_sealed_reasoning(parts)
+        elif role == "system" and not self._takes_system:
+            role = "user"
         parts, repairs = _sendable(role, parts, new_kinds)
         if not parts:
             return
@@ -310,7 +319,9 @@ class Wire:
             end += 1
         answer = [block for draft in self._drafts[first:end] for block in draft.blocks]
         spoken = [block for draft in self._drafts[end : end + 1] for block in draft.blocks]
-        talks = any(block.kind != "tool_result" for block in spoken)
+        # A result of any other call is sent as text, see `_answered`, and so is more than a result, too.
+        calls = self._drafts[end - 1].calls
+        talks = any(block.kind != "tool_result" or block.id not in calls for block in spoken)
         gone = open_server_calls(answer) if talks else set[str]()
         asked = {block.id for block in answer if block.kind in SERVER_CALLS}
         kept, repairs = list[Block](), list[Repair]()
@@ -322,6 +333,13 @@ class Wire:
             else:
                 kept.append(block)
         return kept or [blocks.text(NO_RESULT)], repairs
+
+
+def _without_sealed_reasoning(parts: Sequence[Block]) -> Sequence[Block]:
+    for part in parts:
+        if is_sealed_reasoning(part):
+            return [part for part in parts if not is_sealed_reasoning(part)]
+    return parts
 
 
 def _sendable(

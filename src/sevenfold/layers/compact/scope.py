@@ -116,11 +116,12 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
     return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
 
 
-def messages_of(items: Sequence[Item]) -> list[Message]:
-    """The messages made of these records, with the same bytes as in a request that begins with them."""
-    wire = Wire()
+def messages_of(view: View, items: Sequence[Item]) -> list[Message]:
+    """The messages made of these records of a view, with the same bytes as in a request that begins with them."""
+    wire = Wire(view.layout.unsupported)
     for number, item in enumerate(items):
-        wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
+        said = item.said
+        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
     return wire.messages()
 
 

@@ -47,7 +47,9 @@ class SummaryTask:
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks
         whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
-        self.prefix = tuple(c.transcript.view.messages() if whole else messages_of(shown))
+        self.prefix = tuple(
+            c.transcript.view.messages() if whole else messages_of(c.transcript.view, shown)
+        )
         """The messages up to the end of the part to summarise, as they were sent."""
         self.upto = None if whole else shown[-1].said.uuid
         """The record that ends those messages; None if they include everything in view."""

@@ -325,7 +325,7 @@ def _compaction(
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
     frame = c.epoch.frame if divided.side == "before" else c.epoch.wanted
     # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
-    summarised = messages_of(divided.hidden)
+    summarised = messages_of(script.view, divided.hidden)
     torn = script.view.messages()[: len(summarised)] != summarised
     other = (frame.system, frame.tools) != (c.epoch.frame.system, c.epoch.frame.tools)
     drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
@@ -360,7 +360,7 @@ def _compaction(
         boundary=boundary,
         anchor=anchor,
         attachments=planned.attachments,
-        epoch=epoch_record(frame, c.next_lifetimes(), c.window, "compact", drops),
+        epoch=epoch_record(c, frame, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
         carry=Carry(
