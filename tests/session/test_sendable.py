@@ -161,6 +161,121 @@ def test_a_call_that_its_server_gave_no_id_gets_one() -> None:
         assert not wrong(session.prepare().body)
 
 
+# Another model, another API
+
+
+def moved(file: Path, model: str, wire: str = "messages") -> sevenfold.Session:
+    options: dict[str, Any] = {"tools": TOOLS, "max_tokens": 4_000, "settings": ALONE}
+    return sevenfold.Session.open("s", file=file, model=model, wire=wire, **options)
+
+
+def roles(body: bytes) -> list[str]:
+    return [message["role"] for message in said(body)]
+
+
+LIST = [
+    {"role": "user", "content": "Begin."},
+    {"role": "assistant", "content": "Well."},
+    {"role": "user", "content": "Go on."},
+    {"role": "system", "content": "Be careful with the tide table."},
+]
+
+
+@pytest.mark.spec("S21.12")
+def test_a_system_message_is_sent_as_the_users_to_a_model_that_takes_none(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with moved(file, "claude-opus-5-5") as session:
+        session.messages(LIST)
+        assert roles(session.prepare().body) == ["user", "assistant", "user", "system"]
+    with moved(file, "claude-haiku-4-5") as session:
+        body = session.prepare().body
+        assert roles(body) == ["user", "assistant", "user"]
+        assert "tide table" in json.dumps(said(body)[-1])
+        first = session.conversation.transcript.view.items[0].said.uuid
+        session.user("And now?")
+        session.rewind(session.conversation.transcript.view.items[3].said.uuid)
+        assert "system" not in roles(session.prepare().body)
+        session.rewind(first)
+        session.user("Again.")
+        session.prepare()
+    with moved(file, "claude-opus-5-5") as session:
+        session.rewind(session.conversation.transcript.view.items[0].said.uuid)
+        session.user("Once more.")
+        assert not wrong(session.prepare().body)
+
+
+def think(session: sevenfold.Session, sealed: str) -> None:
+    """The session's model is asked over the Responses API, and answers with reasoning."""
+    assert session.prepare().body
+    reasoning = {"type": "reasoning", "id": f"rs_{sealed}", "encrypted_content": sealed, "summary": []}
+    text = {"type": "output_text", "text": "Well.", "annotations": []}
+    spoken = {"type": "message", "role": "assistant", "content": [text]}
+    response = {"object": "response", "model": "gpt-5.6", "status": "completed"}
+    session.observe({"id": f"resp_{sealed}", **response, "output": [reasoning, spoken]})
+    session.user("And now?")
+    assert sealed.encode() in session.prepare().body
+
+
+def reasoned(file: Path) -> None:
+    """A session over the Responses API whose newest answer has reasoning."""
+    with moved(file, "gpt-5.6", "responses") as session:
+        session.user("Begin.")
+        think(session, "gAA=")
+
+
+@pytest.mark.spec("S21.12")
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-opus-5-5", "gpt-5.6"])
+def test_reasoning_of_another_api_is_not_sent_wherever_the_user_goes_back_to(
+    tmp_path: Path, model: str
+) -> None:
+    file = tmp_path / "s.jsonl"
+    reasoned(file)
+    with moved(file, model) as session:
+        session.prepare()
+        items = session.conversation.transcript.view.items
+        for item in reversed(items[1:]):
+            session.rewind(item.said.uuid)
+            session.user("Once more.")
+            body = session.prepare().body
+            assert b"gAA=" not in body
+            assert not wrong(body)
+
+
+@pytest.mark.spec("S21.12")
+def test_the_same_model_asked_through_its_own_api_again_is_sent_its_newer_reasoning(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    reasoned(file)
+    with moved(file, "gpt-5.6") as session:
+        assert b"gAA=" not in session.prepare().body
+    with moved(file, "gpt-5.6", "responses") as session:
+        think(session, "gBB=")
+
+
+@pytest.mark.spec("S21.12")
+def test_a_session_of_one_model_opens_no_epoch_because_of_what_it_does_not_take(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    for _ in range(3):
+        with moved(file, "claude-haiku-4-5") as session:
+            session.user("Begin.")
+            hear(session, fake_reply(TEXT))
+    assert file.read_text().count('"kind":"epoch"') == 1
+
+
+@pytest.mark.spec("S21.4")
+def test_an_open_call_of_the_provider_is_not_sent_beside_a_result_of_another_call(tmp_path: Path) -> None:
+    records = log_with("assistant", TEXT)
+    records[1]["message"]["content"].append(SEARCH)
+    foreign = {"type": "tool_result", "tool_use_id": "toolu_elsewhere", "content": "an answer to nothing"}
+    records[2]["message"]["content"].append(foreign)
+    file = tmp_path / "s.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with moved(file, "claude-sonnet-5-5") as session:
+        session.user("And now?")
+        body = session.prepare().body
+    assert b"an answer to nothing" in body
+    assert not wrong(body)
+
+
 # Forks
 
 
