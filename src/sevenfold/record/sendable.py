@@ -45,9 +45,15 @@ _SPEAKERS = {
 }
 """The only role that may say these kinds of blocks."""
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-_CALL = re.compile(rb'\{"type":"tool_use","id":"[^"\\]+","name":"[^"\\]+","input":\{')
-_RESULT = re.compile(rb'\{"type":"tool_result","tool_use_id":"[^"\\]+","content":"')
-_TEXT = b'{"type":"text","text":"'
+_TEXT = rb'\{"type":"text","text":"'
+_CALL = rb'\{"type":"tool_use","id":"[^"\\]+","name":"[^"\\]+","input":\{'
+_RESULT = rb'\{"type":"tool_result","tool_use_id":"[^"\\]+","content":"'
+PLAIN = {
+    "user": re.compile(_TEXT + b"|" + _RESULT),
+    "assistant": re.compile(_TEXT + b"|" + _CALL),
+    "system": re.compile(_TEXT),
+}
+"""How nearly all blocks of each role begin; these are always sendable. A log is opened in the time that this takes."""
 _FIELDS = {
     "search_result": ("source", "title", "content"),
     "container_upload": ("file_id",),
@@ -60,7 +66,9 @@ _FIELDS = {
 SYSTEM_MESSAGES = "system_messages"
 """In `Epoch.unsupported`: messages of the system after the first are sent as the user's."""
 SEALED_REASONING = "sealed_reasoning"
-"""In `Epoch.unsupported`: reasoning that only the Responses API can open is not sent."""
+"""In `Epoch.unsupported`: reasoning and other items that only the Responses API can read are not sent."""
+_OWN_ITEMS = frozenset({"mcp_list_tools", "mcp_approval_request", "tool_search_output"})
+"""Items of the Responses API, besides those whose type ends in ``_call``; the Messages API has no such kinds."""
 _INSIDE_RESULTS = frozenset(
     {"text", "image", "search_result", "document", "tool_reference", "browser_state"}
 )
@@ -81,11 +89,7 @@ def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
     ``new`` are kinds that are not listed here but that the provider itself sent.
     """
     kind = block.kind
-    if kind == "text" and block.raw.startswith(_TEXT):
-        return block
-    if kind == "tool_use" and role == "assistant" and _CALL.match(block.raw):
-        return block
-    if kind == "tool_result" and role == "user" and _RESULT.match(block.raw):
+    if role in PLAIN and PLAIN[role].match(block.raw):
         return block
     if kind == "tool_result" and role == "user" and block.id:
         return _sendable_result(block)
@@ -95,8 +99,10 @@ def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
 
 
 def is_sealed_reasoning(block: Block) -> bool:
-    """Whether this is reasoning of the Responses API, whose encrypted form comes with an id of its own."""
-    return block.kind == "redacted_thinking" and bool(blocks.read_field(block.raw, "id"))
+    """Whether this is reasoning of the Responses API, whose encrypted form has an id, or what its own tools did."""
+    if block.kind == "redacted_thinking":
+        return bool(blocks.read_field(block.raw, "id"))
+    return block.kind.endswith("_call") or block.kind in _OWN_ITEMS
 
 
 def described(block: Block) -> str:

@@ -15,7 +15,13 @@ from msgspec import Struct
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.sendable import SEALED_REASONING, SYSTEM_MESSAGES, is_sealed_reasoning, sendable
+from sevenfold.record.sendable import (
+    PLAIN,
+    SEALED_REASONING,
+    SYSTEM_MESSAGES,
+    is_sealed_reasoning,
+    sendable,
+)
 
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
@@ -346,6 +352,13 @@ def _sendable(
     role: str, parts: Sequence[Block], new_kinds: Sequence[str]
 ) -> tuple[Sequence[Block], list[Repair]]:
     """The blocks as a provider takes them, and the repairs that took; usually the same blocks, and none."""
+    if role in PLAIN:
+        is_plain = PLAIN[role].match
+        for part in parts:
+            if is_plain(part.raw) is None:
+                break
+        else:
+            return parts, []
     sound: list[Block] = []
     repairs: list[Repair] = []
     for part in parts:
