@@ -6,11 +6,12 @@ counted separately.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.record import blocks
@@ -39,11 +40,17 @@ CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
-    """The decoded request, with its system prompt as text.
+    """The decoded request, with its system prompt as text, and tools of the API's own as bytes.
 
     Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
     """
     asked = msgspec.json.decode(body)
+    tools = asked.get("tools") or []
+    if any(_is_of_the_api(tool) for tool in tools):
+        written = msgspec.json.decode(body, type=_Tools).tools
+        asked["tools"] = [
+            raw if _is_of_the_api(tool) else tool for tool, raw in zip(tools, written, strict=True)
+        ]
     if foreign := sorted(set(asked) - EXPRESSED - DROPPED_FIELDS - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
     return {**asked, "system": text_of(asked.get("system") or "", "system")}
@@ -54,11 +61,27 @@ def encoded(**fields: Any) -> bytes:
     return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
 
+class _Tools(Struct, frozen=True):
+    tools: list[Raw]
+
+
+_ANTHROPICS_TOOL = re.compile(r"\w+_20\d{6}")
+"""How Anthropic names the types of the tools that run on its servers: with a date."""
+
+
+def _is_of_the_api(tool: Json) -> bool:
+    """Whether a tool is neither a function nor one that runs at Anthropic: only the provider knows its fields."""
+    kind = tool.get("type") or "custom"
+    return kind != "custom" and _ANTHROPICS_TOOL.fullmatch(kind) is None
+
+
 def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
-    """The tools and the tool choice; ``wrapped`` puts a function, or its name, into the API's form."""
-    fields: dict[str, Any] = {
-        "tools": [wrapped({**defaults, **function(tool)}) for tool in asked.get("tools") or ()] or None
-    }
+    """The tools in their order and the tool choice; ``wrapped`` puts a function, or its name, into the API's form."""
+    tools = [
+        tool if isinstance(tool, Raw) else wrapped({**defaults, **function(tool)})
+        for tool in asked.get("tools") or ()
+    ]
+    fields: dict[str, Any] = {"tools": tools or None}
     if choice := asked.get("tool_choice"):
         fields["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
         if choice.get("disable_parallel_tool_use"):
@@ -86,7 +109,9 @@ def text_of(content: str | Sequence[Json], where: str) -> str:
 def function(tool: Json) -> dict[str, Any]:
     """A tool definition as an OpenAI function; raises `RequestRefused` for a tool that runs at Anthropic."""
     if tool.get("type") not in (None, "custom"):
-        raise RequestRefused(f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out")
+        raise RequestRefused(
+            f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out for this model"
+        )
     made = {"name": tool["name"], "parameters": tool["input_schema"]}
     return made | {key: tool[key] for key in ("description", "strict") if key in tool}
 

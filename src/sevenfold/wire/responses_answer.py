@@ -1,7 +1,7 @@
 """The Responses API: reads answers into the format of the Messages API.
 
-Messages, function calls and encrypted reasoning become blocks in their original order; other kinds of items do not
-occur, because no request asks for anything that would produce them.
+Messages, function calls and encrypted reasoning become blocks in their original order. Any other item (a search that
+the provider made, a kind that is newer than this version) is a block with the item's own bytes, and is sent back so.
 """
 
 from __future__ import annotations
@@ -44,6 +44,13 @@ class _Item(Struct, frozen=True):
     encrypted_content: str | None = None
 
 
+class _Output(Struct, frozen=True):
+    """An item of the output, with its bytes."""
+
+    item: _Item
+    raw: bytes = b""
+
+
 class _Why(Struct, frozen=True):
     reason: str = ""
 
@@ -60,7 +67,7 @@ class _Response(Struct, frozen=True):
     id: str = ""
     model: str = ""
     status: str = ""
-    output: list[_Item] | None = None
+    output: list[Raw] | None = None
     usage: Raw = NULL
     incomplete_details: _Why | None = None
     error: Raw = NULL
@@ -71,12 +78,13 @@ class _Event(Struct, frozen=True):
     type: str = ""
     output_index: int = 0
     delta: str = ""
-    item: _Item | None = None
+    item: Raw = NULL
     response: _Response | None = None
 
 
 _event = msgspec.json.Decoder(_Event)
 _response = msgspec.json.Decoder(_Response)
+_item = msgspec.json.Decoder(_Item)
 
 
 class ResponsesReader:
@@ -85,7 +93,7 @@ class ResponsesReader:
     def __init__(self, asked: bytes) -> None:
         self._asked = asked
         self._response: _Response | None = None
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _Output] = {}
         self._words: dict[int, list[str]] = {}
         self._ended = False
 
@@ -101,10 +109,12 @@ class ResponsesReader:
             raise error_answer(data)
         if event.response is not None:
             self._response = event.response
-        if event.item is not None and event.type == "response.output_item.done":
-            self._items[event.output_index] = event.item
-        elif event.item is not None and event.item.type == "function_call":
-            return [Piece("tool", event.item.name)]
+        if event.type == "response.output_item.done":
+            self._items[event.output_index] = _output(event.item)
+        elif event.type == "response.output_item.added":
+            announced = _output(event.item).item
+            if announced.type == "function_call":
+                return [Piece("tool", announced.name)]
         if event.type in ENDS and event.response is not None:
             self._end(event.response)
         kind = WATCHED.get(event.type)
@@ -120,10 +130,12 @@ class ResponsesReader:
             raise MalformedAnswer(f"its status is {response.status}")
         if response.output is None:
             raise MalformedAnswer("it has no output")
-        self._items = dict(enumerate(response.output))
-        return [
-            piece for item in response.output for block in self._block(item) for piece in pieces_of(block)
-        ]
+        self._items = {place: _output(raw) for place, raw in enumerate(response.output)}
+        pieces: list[Piece] = []
+        for output in self._items.values():
+            for block in self._block(output):
+                pieces += pieces_of(block)
+        return pieces
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
@@ -136,8 +148,8 @@ class ResponsesReader:
     def partial(self, request_id: str | None) -> Answer | None:
         """Finished items, and the text of unfinished ones."""
         words = {
-            place: _Item("message", content=[_Part("".join(said))])
-            for place, said in self._words.items()
+            place: _Output(_Item("message", content=[_Part("".join(texts))]))
+            for place, texts in self._words.items()
             if place not in self._items
         }
         return self._answer(sorted({**self._items, **words}.items()), request_id)
@@ -147,31 +159,44 @@ class ResponsesReader:
             raise ErrorAnswer(report_of({"error": msgspec.json.decode(response.error)}))
         self._ended = True
 
-    def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
+    def _answer(self, items: Sequence[tuple[int, _Output]], request_id: str | None) -> Answer | None:
         if self._response is None:
             return None
         name = self._response.id or f"resp_{id_from(self._asked)}"
-        found = tuple(block for _, item in items for block in self._block(item))
-        usage, stop = openai.usage(self._response.usage), self._stopped(items) if self._ended else None
-        return Answer(name, self._response.model, found, usage, stop, request_id)
+        content = tuple(block for _, output in items for block in self._block(output))
+        usage = openai.usage(self._response.usage)
+        stop = self._stopped([output.item for _, output in items]) if self._ended else None
+        return Answer(name, self._response.model, content, usage, stop, request_id)
 
-    def _block(self, item: _Item) -> Iterator[Block]:
+    def _block(self, output: _Output) -> Iterator[Block]:
+        item = output.item
         if item.type == "function_call":
             yield openai.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
-        elif item.type == "reasoning" and item.encrypted_content:
+        elif item.type == "reasoning":
+            if not item.encrypted_content:
+                return
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
         elif item.type == "message":
             words = "".join(part.text or part.refusal for part in item.content or ())
             yield from [blocks.text(words)] if words else []
+        elif item.type:
+            yield blocks.read(blocks.minify(output.raw))
 
-    def _stopped(self, items: Sequence[tuple[int, _Item]]) -> str:
+    def _stopped(self, items: Sequence[_Item]) -> str:
         if self._response is not None and self._response.incomplete_details is not None:
             filtered = self._response.incomplete_details.reason == "content_filter"
             return "refusal" if filtered else "max_tokens"
-        if any(part.refusal for _, item in items for part in item.content or ()):
+        if any(part.refusal for item in items if item.type == "message" for part in item.content or ()):
             return "refusal"
-        return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
+        return "tool_use" if any(item.type == "function_call" for item in items) else "end_turn"
+
+
+def _output(raw: Raw) -> _Output:
+    """An item with its bytes. Of a kind that is not known here, any field may have any shape."""
+    kind = blocks.read(bytes(raw)).kind
+    known = kind in ("message", "function_call", "reasoning")
+    return _Output(decoded(_item, bytes(raw)) if known else _Item(kind), bytes(raw))
 
 
 def _diagnostics(told: Raw) -> Raw:

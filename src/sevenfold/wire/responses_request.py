@@ -2,8 +2,8 @@
 
 The whole history is sent each time and nothing is stored at the provider. A model's reasoning comes back encrypted, as
 a redacted thinking block with its own id, and is sent back unchanged; so is a summary made by the provider, which is a
-compaction item. Tools, histories and structures that Chat Completions cannot express are refused here for the same
-reasons.
+compaction item. So are tools and items that only this API has: they keep their bytes and their place. Tools, histories
+and structures of the Messages API that Chat Completions cannot express are refused here for the same reasons.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from sevenfold.errors import RequestRefused
+from sevenfold.record.sendable import TAKEN_KINDS
 from sevenfold.wire import openai
 from sevenfold.wire.openai import Json
 
@@ -82,7 +83,7 @@ def _items(message: Json, where: str) -> Iterator[Json]:
         if content:
             yield {"role": role, "content": content}
             content = []
-        yield from _item(block, path)
+        yield from _item(block, role, path)
     if content:
         yield {"role": role, "content": content}
 
@@ -104,7 +105,11 @@ def _part(block: Json, role: str) -> Json | None:
             return None
 
 
-def _item(block: Json, where: str) -> Iterator[Json]:
+def _unmarked(block: Json) -> Json:
+    return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+def _item(block: Json, role: str, where: str) -> Iterator[Json]:
     match block["type"]:
         case "tool_use":
             given = msgspec.json.encode(block["input"]).decode()
@@ -123,6 +128,8 @@ def _item(block: Json, where: str) -> Iterator[Json]:
         case "thinking" | "redacted_thinking":
             return
         case "compaction" if openai.is_sealed(block):
-            yield {name: value for name, value in block.items() if name != "cache_control"}
+            yield _unmarked(block)
+        case kind if role == "assistant" and kind not in TAKEN_KINDS:
+            yield _unmarked(block)  # an item of the API's own, as it came in an answer
         case _:
             raise openai.inexpressible(block, where)
