@@ -241,6 +241,27 @@ def test_reasoning_of_another_api_is_not_sent_wherever_the_user_goes_back_to(
             assert not wrong(body)
 
 
+@pytest.mark.spec("S21.12", "S24.5")
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-opus-5-5", "gpt-5.6"])
+def test_what_an_apis_own_tool_did_is_sent_to_no_other_api(tmp_path: Path, model: str) -> None:
+    file = tmp_path / "s.jsonl"
+    with moved(file, "gpt-5.6", "responses") as session:
+        session.user("Begin.")
+        assert session.prepare().body
+        search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+        text = {"type": "output_text", "text": "Well.", "annotations": []}
+        response = {"object": "response", "id": "resp_1", "model": "gpt-5.6", "status": "completed"}
+        spoken = {"type": "message", "role": "assistant", "content": [text]}
+        session.observe({**response, "output": [search, spoken]})
+        session.user("And now?")
+        assert b"web_search_call" in session.prepare().body
+    with moved(file, model) as session:
+        body = session.prepare().body
+        assert b"web_search_call" not in body
+        assert b"Well." in body
+        assert not wrong(body)
+
+
 @pytest.mark.spec("S21.12")
 def test_the_same_model_asked_through_its_own_api_again_is_sent_its_newer_reasoning(tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"

@@ -305,11 +305,8 @@ def _is_for_another_api(c: Conversation, epoch: Epoch) -> bool:
     for item in items:
         if item.role == "system" and SYSTEM_MESSAGES in wanted and item.said.attachment != AMENDED:
             return True
-        if (
-            item.weight.thoughts
-            and SEALED_REASONING in wanted
-            and any(map(is_sealed_reasoning, item.shown))
-        ):
+        may_be_sealed = item.weight.thoughts or item.said.new_kinds
+        if may_be_sealed and SEALED_REASONING in wanted and any(map(is_sealed_reasoning, item.shown)):
             return True
     return False
 

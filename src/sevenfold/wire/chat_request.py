@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.record.blocks import THINKING
+from sevenfold.record.sendable import TAKEN_KINDS
 from sevenfold.wire.openai import (
     SAME,
     Json,
@@ -101,8 +102,9 @@ def _assistant(content: Sequence[Json], where: str, reasoning: str | None) -> It
             calls.append({"id": block["id"], "type": "function", "function": called})
         elif block["type"] in THINKING:
             thoughts.append(str(block.get("thinking") or ""))
-        else:
+        elif block["type"] in TAKEN_KINDS:
             raise inexpressible(block, f"{where}.content.{place}")
+        # Another API's own item, such as a search that it made: the model's text has the outcome.
     said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
     if calls:
         said["tool_calls"] = calls
