@@ -1,6 +1,6 @@
 """Measure every acceptance point and report pass or fail, with the figure and the bar.
 
-    python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list] [--clients]
+    python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list] [--clients] [--store]
 
 A POINT is part of a measurement's name; without any, all are measured. Each measurement runs in its own process, one
 after the other, so that they do not disturb each other; one that crashes or takes longer than 15 minutes fails. Points
@@ -57,6 +57,8 @@ MODULES = (
     "mutation",
 )
 """The modules of `bench/points`, in the order they run."""
+STORE = ("stores",)
+"""The points of the store in PostgreSQL, which take half an hour."""
 CLIENTS = ("clients",)
 """The modules that need real programs from npm; they run only with `--clients`."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
@@ -226,8 +228,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--clients", action="store_true", help="real Claude Code and Codex from npm, instead of all others"
     )
+    parser.add_argument(
+        "--store", action="store_true", help="the store in PostgreSQL, instead of all others"
+    )
     options = parser.parse_args(arguments)
-    available = points(CLIENTS if options.clients else MODULES)
+    available = points((CLIENTS if options.clients else ()) + (STORE if options.store else ()) or MODULES)
     words = [*options.points, *options.only]
     chosen = [point for point in available if not words or any(word in point[0] for word in words)]
     if options.list:

@@ -1,8 +1,10 @@
 """A PostgreSQL database, as the stores of one process share it: connections, statements, a sign of life.
 
-Statements run by their names in `queries.sql`. Each runs in a transaction of its own that first says which tenant it
-is for; both travel together, so that costs no time on the network. Nothing is kept in a connection between two
-transactions, so that a pooler such as PgBouncer may hand every transaction to another one.
+Statements run by their names in `queries.sql`. A connection knows the tenant that it works for; it is told before the
+first statement for another one. Each statement is a transaction of its own and reaches the server as a whole: a process
+that is killed or frozen in any moment leaves none open whose locks others would wait for.
+
+A pooler such as PgBouncer may hand every transaction to another connection. There each transaction is told its tenant.
 """
 
 from __future__ import annotations
@@ -35,7 +37,17 @@ Rows = list[tuple[Any, ...]]
 _log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 _NAMED = re.compile(r"^-- (.+) --$", re.M)
-_TENANT = b"SELECT set_config('sevenfold.tenant', %s, true), set_config('synchronous_commit', %s, true)"
+_FOR_TRANSACTION = (
+    b"SELECT set_config('sevenfold.tenant', %s, true), set_config('synchronous_commit', %s, true)"
+)
+_FOR_CONNECTION = (
+    b"SELECT set_config('sevenfold.tenant', %s, false), set_config('synchronous_commit', %s, false)"
+)
+_NOT_FOR_LONG = b"SET LOCAL idle_in_transaction_session_timeout = '60 s'"
+"""A process that is frozen in the middle of a transaction must not hold its locks for ever."""
+_ENDED_SOON = b"SET LOCAL transaction_timeout = '20 s'"
+"""The same for one in the middle of a pipeline, which does not count as idle; since this version:"""
+_ENDS_TRANSACTIONS = 170_000
 _CONNECT_SECONDS = 10
 _PATIENCE = 30.0
 """For how many seconds to try again what failed because the server was away."""
@@ -52,8 +64,8 @@ class DatabaseAddress(Struct, frozen=True):
     lease_seconds: float = 15.0
     connections: int = 8
     """The most connections of one process."""
-    prepare: bool = True
-    """Whether statements may be prepared, which old poolers do not allow."""
+    pooler: bool = False
+    """Whether there is a pooler in between that hands transactions to different connections."""
     forced: bool = True
     """Whether every append waits for the disk, and not only those that are to be durable."""
 
@@ -69,6 +81,19 @@ def migrations() -> Mapping[int, bytes]:
     """The changes of the tables, by version."""
     files = sorted((_HERE / "migrations").glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_bytes() for file in files}
+
+
+class TenantConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that works for one tenant at a time."""
+
+    _bound: tuple[int, str] | None = None
+
+    def bind(self, tenant: int, waits: str) -> None:
+        """Work for this tenant from now on; ``waits`` says whether commits wait for the disk."""
+        if self._bound != (tenant, waits):
+            self._bound = None
+            self.execute(_FOR_CONNECTION, (str(tenant), waits))
+            self._bound = tenant, waits
 
 
 class Database:
@@ -87,9 +112,10 @@ class Database:
         migrate(address.url)
         self._pool = ConnectionPool(
             address.url,
+            connection_class=TenantConnection,
             min_size=1,
             max_size=max(1, address.connections),
-            kwargs={"autocommit": True, "prepare_threshold": 5 if address.prepare else None},
+            kwargs={"autocommit": True, "prepare_threshold": None if address.pooler else 5},
             open=True,
             name="sevenfold",
         )
@@ -126,11 +152,18 @@ class Database:
     def run(self, tenant: int, query: str, forced: bool | None, values: Mapping[str, Any]) -> Rows:
         """Run a statement once; raises what psycopg raises."""
         waits = "on" if (self.address.forced if forced is None else forced) else "off"
+        parameters = {**values, "tenant": tenant}
         with self._pool.connection(timeout=_CONNECT_SECONDS) as connection:
-            # Without a transaction of its own, what is in one pipeline is one transaction.
-            with connection.pipeline():
-                connection.execute(_TENANT, (str(tenant), waits))
-                cursor = connection.execute(statement(query), {**values, "tenant": tenant}, binary=True)
+            if self.address.pooler:
+                # What is in one pipeline is one transaction, and goes to one connection of the pooler's.
+                with connection.pipeline():
+                    connection.execute(_FOR_TRANSACTION, (str(tenant), waits))
+                    if connection.info.server_version >= _ENDS_TRANSACTIONS:
+                        connection.execute(_ENDED_SOON)
+                    cursor = connection.execute(statement(query), parameters, binary=True)
+            else:
+                connection.bind(tenant, waits)
+                cursor = connection.execute(statement(query), parameters, binary=True)
             return cursor.fetchall() if cursor.description else []
 
     @contextmanager
@@ -138,7 +171,8 @@ class Database:
         """One transaction for several statements; gives a function that runs them by name."""
         try:
             with self._pool.connection(timeout=_CONNECT_SECONDS) as connection, connection.transaction():
-                connection.execute(_TENANT, (str(tenant), "on"))
+                connection.execute(_FOR_TRANSACTION, (str(tenant), "on"))
+                connection.execute(_NOT_FOR_LONG)
 
                 def run(query: str, /, **values: Any) -> Rows:
                     cursor = connection.execute(statement(query), {**values, "tenant": tenant}, binary=True)
@@ -176,7 +210,7 @@ class Database:
 
     def beat(self) -> None:
         """Renew the sign of life, and with it all leases of this process."""
-        self.repeated(0, "beat", forced=False, **self._life)
+        self.repeated(0, "beat", **self._life)
 
     def abandon(self, tenant: int, log: int, fence: int) -> None:
         """Release the lease of a log that is gone without having been closed, with the next sign of life."""

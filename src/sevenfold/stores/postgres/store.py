@@ -407,7 +407,7 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "end_user": ("end_user", str),
     "lease": ("lease_seconds", float),
     "connections": ("connections", int),
-    "prepare": ("prepare", _yes_no),
+    "pooler": ("pooler", _yes_no),
     "forced": ("forced", _yes_no),
 }
 """The parameters of a URL that are ours, with the options that they set."""
