@@ -15,6 +15,7 @@ from sevenfold.layers.compact.statements import statements
 from sevenfold.layers.compact.user_words import (
     UserMessage,
     block,
+    heeded,
     line,
     listing,
     named,
@@ -230,6 +231,41 @@ def test_a_cut_goes_between_statements_or_at_least_between_words():
     assert tail.startswith("Berth")
     head, _, tail = re.split(r" \[… | …\] ", second.text)
     assert {*head.split(), *tail.split()} <= {*pasted.split()}
+
+
+@pytest.mark.spec("S16.51")
+@given(conversations(), recognisers)
+def test_a_model_names_no_more_of_what_is_old_than_the_user_said_since(messages, recognise):
+    ages = [replace(said, is_new=place % 3 == 2) for place, said in enumerate(messages)]
+
+    after = heeded(ages, count, recognise)
+
+    new_tokens = sum(count(line(said, said.text)) for said in ages if said.is_new)
+    late = [(said.text, mark) for said in after if not said.is_new for mark in said.named]
+    assert sum(count(text[mark.start : mark.end]) for text, mark in late) <= new_tokens
+    for before, now in zip(ages, after, strict=True):
+        assert {*now.named} <= {*before.named}
+        assert replace(now, named=()) == replace(before, named=())
+        assert now == before or not before.is_new
+
+
+@pytest.mark.spec("S16.51")
+def test_a_model_that_calls_everything_lasting_pushes_out_no_more_than_the_users_own_words():
+    rules = [
+        message(number, f"{talk('quay')} {number}.", is_new=False, shown=((0, 70),)) for number in range(10)
+    ]
+    old = [message(50 + number, f"{WORDS} {number}", is_new=False) for number in range(40)]
+    everything = [
+        replace(each, named=(Lasting(0, len(each.text), number=number),)) for number, each in enumerate(old)
+    ]
+    said = [*everything, *rules, message(99, "Thanks, on with it.")]
+    budget = sum(count(line(each, each.text)) + 1 for each in said[40:])
+
+    obeyed = shown(said, budget)
+    kept = [kept.message.name for kept in select(heeded(said, count), budget, count, nothing).kept]
+
+    assert not {each.name for each in rules} & {*obeyed}
+    assert {each.name for each in rules} <= {*kept}
 
 
 @pytest.mark.spec("S16.5")

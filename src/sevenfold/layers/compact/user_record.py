@@ -83,6 +83,11 @@ class Pool(Struct, frozen=True):
     budget: int = 0
 
     @property
+    def was_chosen(self) -> bool:
+        """Whether a compaction before this one had to choose, and a model could say what lasts; else all has fitted."""
+        return bool(self.left_out) or any(spoken.about.cut for spoken in self.spoken)
+
+    @property
     def messages(self) -> tuple[UserMessage, ...]:
         """The messages to choose from."""
         return tuple(self._message(spoken) for spoken in self.spoken if spoken.about.kind != "task")
@@ -340,6 +345,8 @@ def choose(
     """
     left_before = {left.words.record: left for left in pool.not_shown}
     marked = user_words.named(names, pool.to_offer)
+    if pool.was_chosen:
+        marked = user_words.heeded(marked, c.count, recognise)
     messages = [message for message in marked if message.record not in left_before or message.marks]
     selection = user_words.select(messages, pool.budget, c.count, recognise)
     left_out = _counts(pool, selection)

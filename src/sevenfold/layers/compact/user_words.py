@@ -14,7 +14,8 @@ here looks at what they say. Only beyond the budget is anything chosen, in the o
 9. what the user said again later in the same words.
 
 So a model that obeys a hostile page can promote old small talk, but not above a rule that stands in the block by its
-wording. A message of one of the first four ranks is at least kept with its lasting statements, if it is not short. Of
+wording; and names of old messages count only up to the size of what the user said since (`heeded`). A message of one
+of the first four ranks is at least kept with its lasting statements, if it is not short. Of
 the others each is at first shown up to one length, as long as all of them together allow: a pasted log never takes the
 room of messages that were typed. The rest of what is long comes last, in the same order, and a message never takes
 more than a quarter of the budget: its lasting statements, its beginning and its end. A model can add to the first
@@ -534,6 +535,32 @@ def named(lines: Iterable[str], messages: Sequence[UserMessage]) -> list[UserMes
             marks = (Lasting(*span, kind=kind, replaces=replaces, number=number) for span in new)
             marked[place] = replace(marked[place], named=(*marked[place].named, *marks))
             number += 1
+    return marked
+
+
+def heeded(
+    messages: Sequence[UserMessage], count: Count, recognise: Recogniser = by_word_lists
+) -> list[UserMessage]:
+    """The messages without the names that a model gives too late: to more of the older ones than the user said since.
+
+    A model that obeys a hostile page may call all old small talk lasting, in this compaction and in the next ones. So
+    names of what a compaction before this one has seen count only up to the size of what is new: whatever a model
+    names, no more gives way to it than to the user's own words.
+    """
+    room = sum(count(line(message, message.text)) for message in messages if message.is_new)
+    late: list[tuple[bool, int, int, Lasting]] = []
+    for place, message in enumerate(messages):
+        for mark in () if message.is_new else message.named:
+            statement = message.text[mark.start : mark.end]
+            late.append((not recognise(statement), count(line(message, statement)), place, mark))
+    marked = list(messages)
+    # Rules are short, and a pasted log has many lines.
+    for _, size, place, mark in sorted(late, key=lambda entry: entry[:3]):
+        if size <= room:
+            room -= size
+        else:
+            kept = tuple(other for other in marked[place].named if other is not mark)
+            marked[place] = replace(marked[place], named=kept)
     return marked
 
 
