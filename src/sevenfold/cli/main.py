@@ -50,6 +50,7 @@ COMMANDS = {
     "install": "add our plugin to Claude Code or Codex: what its compactions lose comes back",
     "uninstall": "remove our plugin again, to the byte",
     "mcp": "serve recorded sessions to other programs' agents over the Model Context Protocol",
+    "acp": "serve our agent to an editor over the Agent Client Protocol",
     "trust": "use a project folder's own settings, hooks and servers",
     "scan": "look for secrets in stored sessions",
     "purge": "remove a session, or mask one leaked secret everywhere",

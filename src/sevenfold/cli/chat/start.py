@@ -143,14 +143,14 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
         kept = _copy(kept, folder, printed=given.printed is not None)
     script = read_settings(given.script_settings) if given.script_settings else ScriptSettings()
     model = (
-        full_name(given.model or script.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+        full_name(given.model or script.model) or (last_model(kept.path) if kept else "") or DEFAULT_MODEL
     )
     profile = find(model)
     if given.effort is not None:
         check_effort(profile, given.effort)
     if given.thinking is not None:
         control_fields(profile, given.effort, given.thinking, given.max_tokens or profile.max_output)
-    last_effort, last_thinking = _last_controls(kept.path) if kept else (None, None)
+    last_effort, last_thinking = last_controls(kept.path) if kept else (None, None)
     settings = load_settings(folder, script.settings).settings
     if kept is None and screen is not None and thinks_by_default(profile):
         # Where a model thinks anyway, a user at a terminal may see what it thinks.
@@ -241,7 +241,7 @@ def thinks_by_default(profile: Profile) -> bool:
     return "adaptive" in profile.thinking.modes and profile.effort is not None
 
 
-def _last_controls(transcript: Path) -> tuple[str | None, ThinkingChoice | None]:
+def last_controls(transcript: Path) -> tuple[str | None, ThinkingChoice | None]:
     """The effort and the choice about thinking that a session was last sent with; a change would lose its cache."""
     frame = recorded_frame(JsonlLog(transcript))
     settings = {} if frame is None else dict(frame.settings)
@@ -268,7 +268,7 @@ def _choice_of(field: Mapping[str, Any]) -> ThinkingChoice | None:
             return None
 
 
-def _last_model(transcript: Path) -> str:
+def last_model(transcript: Path) -> str:
     """The model that wrote the last answer in a transcript; empty if there is none."""
     models = (answer.model for answer in JsonlLog(transcript).answers())
     return next((model for model in models if model and not model.startswith("<")), "")
