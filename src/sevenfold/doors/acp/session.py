@@ -26,7 +26,7 @@ from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.conversation import history
 from sevenfold.conversation.request import ToolCall
 from sevenfold.doors.acp import updates
-from sevenfold.doors.acp.updates import FileChange, Update
+from sevenfold.doors.acp.updates import ShownChange, Update
 from sevenfold.errors import ModelError
 from sevenfold.events import Failed
 from sevenfold.ports import Piece
@@ -61,7 +61,7 @@ class EditorSession:
         self._editor = editor
         self._loop = loop
         self._lock = threading.Lock()
-        self._calls: dict[str, FileChange | None] = {}
+        self._calls: dict[str, ShownChange | None] = {}
         """The calls that the editor was told of and whose end it was not, with what they change."""
         self._cancelled = threading.Event()
         self._mode = ""

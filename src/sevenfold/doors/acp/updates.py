@@ -79,7 +79,7 @@ PromptBlock = (
 )
 
 
-class FileChange(Struct, frozen=True):
+class ShownChange(Struct, frozen=True):
     """What a call would change in a file."""
 
     path: str
@@ -157,7 +157,7 @@ def call_fields(call: ToolCall, folder: Path) -> dict[str, Any]:
     }
 
 
-def change_of(call: ToolCall, folder: Path) -> FileChange | None:
+def change_of(call: ToolCall, folder: Path) -> ShownChange | None:
     """What a call of Edit or Write would change; None for other calls, and for changes that would fail."""
     given = call.input if isinstance(call.input, dict) else {}
     if call.name not in ("Edit", "Write") or not isinstance(given.get("path"), str):
@@ -175,7 +175,7 @@ def change_of(call: ToolCall, folder: Path) -> FileChange | None:
             after = changed.decode(errors="replace")
     except (OSError, Refused):
         return None
-    return FileChange(str(path), None if before is None else before.decode(errors="replace"), after)
+    return ShownChange(str(path), None if before is None else before.decode(errors="replace"), after)
 
 
 def _content(path: Path) -> bytes | None:
@@ -196,7 +196,7 @@ def begun(call: ToolCall, folder: Path, status: schema.ToolCallStatus = "pending
     return schema.ToolCallStart(session_update="tool_call", status=status, **call_fields(call, folder))
 
 
-def ended(call: ToolCall, output: ToolOutput, change: FileChange | None = None) -> schema.ToolCallProgress:
+def ended(call: ToolCall, output: ToolOutput, change: ShownChange | None = None) -> schema.ToolCallProgress:
     """The end of a call: the change it made, or the text of its result."""
     if change is not None and not output.is_error:
         content: Any = acp.tool_diff_content(change.path, change.after, change.before)
