@@ -16,7 +16,7 @@ from sevenfold.errors import Refused
 if TYPE_CHECKING:
     from sevenfold.agent.executor import ConsentFunction
     from sevenfold.cli.chat.start import ChatOptions
-    from sevenfold.doors.acp.server import OpenedAgent, SessionRequest, StoredSession
+    from sevenfold.doors.acp.server import EditorSessionRequest, ListedSession, OpenedAgent
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -32,14 +32,16 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise not_installed("acp", "acp", error) from error
 
-    def open_agent(request: SessionRequest, consent: ConsentFunction) -> OpenedAgent:
+    def open_agent(request: EditorSessionRequest, consent: ConsentFunction) -> OpenedAgent:
         return _open(request, consent, options)
 
     serve(AgentSource(open_agent, _stored))
     return 0
 
 
-def _open(request: SessionRequest, consent: ConsentFunction, options: argparse.Namespace) -> OpenedAgent:
+def _open(
+    request: EditorSessionRequest, consent: ConsentFunction, options: argparse.Namespace
+) -> OpenedAgent:
     """Open the agent of a session; raises `Refused` if there is no such session or no key."""
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import start
@@ -60,7 +62,7 @@ def _open(request: SessionRequest, consent: ConsentFunction, options: argparse.N
     return OpenedAgent(agent, chosen.name, close)
 
 
-def _chosen(request: SessionRequest, options: argparse.Namespace) -> ChatOptions:
+def _chosen(request: EditorSessionRequest, options: argparse.Namespace) -> ChatOptions:
     """The options of a new session, or of a stored one with the model and effort it had last."""
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.history import new_name, sessions
@@ -91,11 +93,11 @@ def _chosen(request: SessionRequest, options: argparse.Namespace) -> ChatOptions
     )
 
 
-def _stored(folder: Path) -> list[StoredSession]:
+def _stored(folder: Path) -> list[ListedSession]:
     from sevenfold.cli.chat.history import sessions
-    from sevenfold.doors.acp.server import StoredSession
+    from sevenfold.doors.acp.server import ListedSession
 
     return [
-        StoredSession(kept.name, kept.title, datetime.fromtimestamp(kept.modified, UTC).isoformat())
+        ListedSession(kept.name, kept.title, datetime.fromtimestamp(kept.modified, UTC).isoformat())
         for kept in sessions(folder)
     ]

@@ -26,7 +26,7 @@ MOST_SESSIONS = 64
 R = TypeVar("R")
 
 
-class SessionRequest(Struct, frozen=True):
+class EditorSessionRequest(Struct, frozen=True):
     """What an editor says about a session to open."""
 
     folder: Path
@@ -46,7 +46,7 @@ class OpenedAgent(Struct, frozen=True):
     close: Callable[[], None]
 
 
-class StoredSession(Struct, frozen=True):
+class ListedSession(Struct, frozen=True):
     """A session that can be loaded."""
 
     name: str
@@ -58,9 +58,9 @@ class StoredSession(Struct, frozen=True):
 class AgentSource(Struct, frozen=True):
     """Where agents and stored sessions come from."""
 
-    open: Callable[[SessionRequest, ConsentFunction], OpenedAgent]
+    open: Callable[[EditorSessionRequest, ConsentFunction], OpenedAgent]
     """Open an agent; raises a `SevenfoldError` if that is not possible."""
-    stored: Callable[[Path], Sequence[StoredSession]]
+    stored: Callable[[Path], Sequence[ListedSession]]
     """The sessions of a folder, the newest first."""
 
 
@@ -182,7 +182,7 @@ class EditorAgent:
         except KeyError:
             raise acp.RequestError.resource_not_found(f"session {name}") from None
 
-    async def _open(self, request: SessionRequest) -> EditorSession:
+    async def _open(self, request: EditorSessionRequest) -> EditorSession:
         if self._editor is None:
             raise acp.RequestError.invalid_request({"reason": "there is no connection"})
         if len(self._sessions) >= MOST_SESSIONS:
@@ -218,8 +218,8 @@ def _told() -> Iterator[None]:
 
 def _request(
     cwd: str, name: str, roots: Sequence[str] | None, servers: Sequence[Any] | None
-) -> SessionRequest:
-    return SessionRequest(
+) -> EditorSessionRequest:
+    return EditorSessionRequest(
         _folder(cwd), name, dict(map(_server, servers or ())), tuple(map(_folder, roots or ()))
     )
 
