@@ -9,7 +9,11 @@ from msgspec import Struct
 
 from sevenfold.memory.generation import Origin
 from sevenfold.memory.quotation import QuotedStatement, nearest
-from sevenfold.memory.statements import too_short
+from sevenfold.memory.statements import statements, too_short
+from sevenfold.memory.words import distinctive_words, shared
+
+LEAST_LIKE = 0.5
+"""The least share of the words that matter in a quotation and in the statement that it seems to be from."""
 
 
 class UsersStatement(Struct, frozen=True):
@@ -67,6 +71,22 @@ class Witness(Struct, frozen=True):
                 return _at(record, match)
             misspelt = misspelt or _at(record, match)
         return misspelt
+
+    def meant(self, words: str, message: str = "") -> UsersStatement | None:
+        """The user's statement that these words are most like; None if it does not share half of what matters in both.
+
+        Good enough to ask a model again what it meant, and for nothing else.
+        """
+        wanted = distinctive_words(words)
+        best, closest = 0.0, None
+        for record in [message] if message in self.said else self.said:
+            for statement in statements(self.said[record]):
+                own = distinctive_words(statement.text)
+                if own and wanted:
+                    alike = len(shared(wanted, own)) / max(len(wanted), len(own))
+                    if alike >= max(best, LEAST_LIKE):
+                        best, closest = alike, UsersStatement(statement.text, record, exact=False)
+        return closest
 
     def order(self, record: str) -> int:
         """The place of a record among the user's messages; -1 if it is none of them."""

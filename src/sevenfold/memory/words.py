@@ -14,7 +14,12 @@ Alike = Callable[[str, str], bool]
 
 _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _PASSING = re.compile(
-    r"\b(?:(?:just )?this (?:once|time)|just now|for now|today only|in this (?:file|session|case))\b",
+    r"\b(?:(?:just )?this (?:once|time)|just now|for (?:now|the moment|the time being)|(?:just|only) (?:for )?today"
+    r"|today only|in this (?:file|session|case)"
+    r"|nur (?:dieses|das) (?:eine )?mal|nur diesmal|nur für (?:heute|jetzt)|nur heute|ausnahmsweise|fürs erste"
+    r"|(?:juste|seulement|que) (?:pour )?cette fois(?:-ci)?|pour cette fois(?:-ci)?|pour (?:l['’]instant|le moment)"
+    r"|(?:juste|seulement|que) (?:pour )?aujourd['’]hui)\b"
+    r"|就这一?次|只(?:有|限|在)?这一?次|仅此一次|这一?次先|今天先|暂时先",
     re.IGNORECASE,
 )
 _FINISHED = re.compile(

@@ -27,8 +27,10 @@ from sevenfold.errors import Aborted, ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import others, policy
+from sevenfold.layers.remember.asking import ask, find_endings, read_answer
 from sevenfold.layers.remember.look import MOST_FACTS, Look
 from sevenfold.layers.remember.policy import ATTACHMENT
+from sevenfold.layers.remember.requoting import requote
 from sevenfold.layers.remember.span import (
     SearchSpan,
     others_in,
@@ -325,8 +327,9 @@ class MemoryKeeper:
         """Ask a fork of the conversation, which may read files first."""
         look = yield from in_thread(partial(self._prepared, span))
         answer, read = yield from self._ask(look)
-        facts = others.read_answer(look, answer)
+        facts = read_answer(look, answer)
         ending = yield from self._endings(look, facts)
+        facts = yield from self._requoted(look, facts)
         return span, (yield from self._admitted(facts, span, read, ending))
 
     def _plain_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
@@ -336,21 +339,29 @@ class MemoryKeeper:
             self._marked = False
             return span, []
         look = yield from in_thread(partial(self._prepared, span))
-        answer, cost = yield from others.ask(self._c, look, SOURCE)
+        answer, cost = yield from ask(self._c, look, SOURCE)
         yield from self._spent(cost)
-        facts = others.read_answer(look, answer)
+        facts = read_answer(look, answer)
         ending: list[LastingFact] | None = None
         if others_in([item.said for item in self._c.transcript.view.items]):
             ending = yield from self._endings(look, facts)
+        facts = yield from self._requoted(look, facts)
         return span, (yield from self._admitted(facts, span, ending=ending))
 
     def _endings(self, look: Look, facts: Sequence[LastingFact]) -> Flow[list[LastingFact]]:
         """What the user's words end, according to a call that shows these words alone."""
-        ending, cost = yield from others.find_endings(self._c, look, facts, SOURCE)
+        ending, cost = yield from find_endings(self._c, look, facts, SOURCE)
         yield from self._spent(cost)
         if not ending and any(fact.replaces for fact in facts):
             self._aside("nothing earlier was closed: your words alone do not say what they end")
-        return ending
+        # The call showed the user's words alone, and so does what it leads to.
+        return (yield from self._requoted(look, ending))
+
+    def _requoted(self, look: Look, facts: Sequence[LastingFact]) -> Flow[list[LastingFact]]:
+        """The facts, those that misquote the user as the model quotes them when it is asked again."""
+        exact, cost = yield from requote(self._c, look, facts, SOURCE)
+        yield from self._spent(cost)
+        return exact
 
     def _spent(self, cost: float | None) -> Flow[None]:
         if cost:
@@ -645,7 +656,7 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # If a model repeats text from the instruction, that is not a fact.
     given = (
-        RememberFacts("").render(),
+        RememberFacts.of("").render(),
         *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
     )
     new = span or SearchSpan({}, "")

@@ -20,19 +20,22 @@ from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.index import day_of_entry
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.statements import LastingFact
+from sevenfold.memory.witness import UsersStatement
 from sevenfold.memory.words import distinctive_words, shared
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
 SHOWN = 120
 """Characters shown of a message that the model can read in the conversation."""
-LONGEST_HEAD, LONGEST_TAIL = 3_000, 1_000
+LONGEST_HEAD, LONGEST_TAIL = 8_000, 4_000
 """Characters shown of the beginning and the end of a message that the model cannot read."""
 LONGEST_CONTEXT = 200
 """Characters shown of the answer before a message, and of the one after it."""
 MOST_KNOWN = 40
 """The most entries shown, those first that share words with the messages."""
 LONGEST_KNOWN = 160
+LONGEST_SENTENCE = 600
+"""Characters shown of a sentence that is to be quoted again."""
 MOST_FACTS = 100
 """The most facts taken from one answer."""
 MOST_NAMED = 8
@@ -61,6 +64,8 @@ class Look(Struct, frozen=True):
     days: Mapping[str, date] = {}
     around: Mapping[str, Neighbours] = {}
     known: tuple[KnownEntry, ...] = ()
+    inexact: tuple[UsersStatement, ...] = ()
+    """The statements that an earlier answer did not quote to the letter."""
 
     def alone(self) -> Look:
         """The same look at nothing but the user's words: without the model's sentences, which may repeat others'."""
@@ -97,12 +102,23 @@ class Look(Struct, frozen=True):
             f'm{number}: "{in_quotes(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
             for number, entry in enumerate(self.known, 1)
         ]
-        separator = "\n" if in_view else "\n\n"
-        if not reading:
-            return RememberFacts(separator.join(listed), "\n".join(lines) or None)
-        names = ", ".join(reading)
-        tools = f"call no tool but {names}, all calls in one turn and only to see what files already say"
-        return RememberFacts(separator.join(listed), "\n".join(lines) or None, tools)
+        tools = ""
+        if reading:
+            names = ", ".join(reading)
+            tools = (
+                f"call no tool but {names}, all calls in one turn and only to see what files already say"
+            )
+        numbers = {record: number for number, record in enumerate(self.said, 1)}
+        inexact = [
+            f'- in message {numbers[statement.record]}: "{in_quotes(statement.text, LONGEST_SENTENCE)}"'
+            for statement in self.inexact
+        ]
+        return RememberFacts.of(
+            ("\n" if in_view else "\n\n").join(listed),
+            known="\n".join(lines),
+            inexact="\n".join(inexact),
+            tools=tools,
+        )
 
     def read(self, answer: str) -> list[LastingFact] | None:
         """The facts in a model's answer about this look; None if it does not follow the format."""
@@ -110,25 +126,10 @@ class Look(Struct, frozen=True):
         return facts if facts or _NOTHING.search(answer) else None
 
     def _heading(self, number: int, record: str, words: str) -> str:
-        return f'[{number}] {self._when(record)}: "{in_quotes(words, SHOWN)}"'
+        return f'[{number}] {_day_in_words(self.days.get(record))}: "{in_quotes(words, SHOWN)}"'
 
     def _whole(self, number: int, record: str, words: str) -> str:
-        text = _typed(words)
-        if len(text) > LONGEST_HEAD + LONGEST_TAIL:
-            text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
-        around = self.around.get(record, Neighbours())
-        before = (
-            f'\nthe model had said: "{in_quotes(around.before, LONGEST_CONTEXT)}"' if around.before else ""
-        )
-        after = (
-            f'\nthe model said then: "{in_quotes(around.after, LONGEST_CONTEXT)}"' if around.after else ""
-        )
-        quoted = "\n".join(f"> {line}" for line in text.splitlines())
-        return f"[{number}] {self._when(record)}{before}\nthe user:\n{quoted}{after}"
-
-    def _when(self, record: str) -> str:
-        day = self.days.get(record)
-        return f"{day:%A} {day.isoformat()}" if day else "day unknown"
+        return message_as_shown(number, words, self.days.get(record), self.around.get(record, Neighbours()))
 
     def _fact(self, tag: Tagged) -> LastingFact:
         record = self._record(tag.attributes.get("message", ""))
@@ -161,6 +162,25 @@ class Look(Struct, frozen=True):
         handle = _HANDLE.fullmatch(earlier.strip())
         place = int(handle[1][1:]) - 1 if handle else -1
         return self.known[place].entry.file if 0 <= place < len(self.known) else earlier
+
+
+def message_as_shown(number: int, words: str, day: date | None, around: Neighbours) -> str:
+    """A message of the user's for a model that sees nothing else of the conversation."""
+    text = _typed(words)
+    if len(text) > LONGEST_HEAD + LONGEST_TAIL:
+        text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
+    lines = [f"[{number}] {_day_in_words(day)}"]
+    if around.before:
+        lines.append(f'the model had said: "{in_quotes(around.before, LONGEST_CONTEXT)}"')
+    lines.append("the user:")
+    lines += [f"> {line}" for line in text.splitlines()]
+    if around.after:
+        lines.append(f'the model said then: "{in_quotes(around.after, LONGEST_CONTEXT)}"')
+    return "\n".join(lines)
+
+
+def _day_in_words(day: date | None) -> str:
+    return f"{day:%A} {day.isoformat()}" if day else "day unknown"
 
 
 def read_facts(answer: str) -> list[LastingFact] | None:

@@ -7,7 +7,6 @@ the session that runs it, under a source of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,23 +14,22 @@ from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.history import whole
-from sevenfold.conversation.plain_call import plain_call
-from sevenfold.conversation.turn import turn
-from sevenfold.errors import ModelError, SevenfoldError
+from sevenfold.errors import SevenfoldError
 from sevenfold.layers.remember import policy
+from sevenfold.layers.remember.asking import ask, find_endings, read_answer
 from sevenfold.layers.remember.look import MOST_FACTS, Look
+from sevenfold.layers.remember.requoting import requote
 from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, remarks_in, span_of
 from sevenfold.memory.admission import Admission, admit, admit_apart
 from sevenfold.memory.generation import Origin
 from sevenfold.memory.statements import LastingFact
 from sevenfold.memory.witness import Witness
 from sevenfold.prompts.memory import RememberFacts
-from sevenfold.record import blocks
 from sevenfold.record.decisions import Remembered
-from sevenfold.record.wire import Message
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.memory.memory import Memory
     from sevenfold.memory.unseen import UnseenSessions
     from sevenfold.ports import Store
 
@@ -47,38 +45,6 @@ class OtherLook(Struct, frozen=True):
     admitted: tuple[Admission, ...] = ()
     problem: str = ""
     """Why it failed; empty if it did not."""
-
-
-def ask(c: Conversation, look: Look, source: str) -> Flow[tuple[str, float | None]]:
-    """Ask in a plain call; returns the answer and its cost."""
-    instruction = look.instruction(in_view=False).render()
-    message = Message.of("user", c.gated([blocks.text(instruction)]))
-    most = min(policy.MOST_OUTPUT, c.profile.max_output)
-    outcome = yield from turn(plain_call(c, c.profile, [message], source, most))
-    return blocks.text_of(outcome.reply.answer.blocks), outcome.cost
-
-
-def find_endings(
-    c: Conversation, shown: Look, facts: Sequence[LastingFact], source: str
-) -> Flow[tuple[list[LastingFact], float | None]]:
-    """What the user's words end, asked again in a call that shows these words and entries alone; and its cost.
-
-    These facts come from a look that had text of others in view, which could make any model pair an innocent sentence
-    of the user's with a rule of theirs. They only decide whether it is worth asking.
-    """
-    if not any(fact.replaces for fact in facts) or not c.may_spend():
-        return [], None
-    alone = shown.alone()
-    answer, cost = yield from ask(c, alone, source)
-    return [fact for fact in read_answer(alone, answer) if fact.replaces][:MOST_FACTS], cost
-
-
-def read_answer(shown: Look, answer: str) -> list[LastingFact]:
-    """The facts in an answer; raises `ModelError` if it does not keep to the format."""
-    facts = shown.read(answer)
-    if facts is None:
-        raise ModelError("the answer does not keep to the format")
-    return facts
 
 
 def look(c: Conversation, unseen: UnseenSessions) -> Flow[list[OtherLook]]:
@@ -109,9 +75,16 @@ def _one(c: Conversation, store: Store, unseen: UnseenSessions, session: str) ->
     entries = yield from in_thread(memory.entries)
     shown = Look.at(span.said, span.days, span.around, entries, memory.today())
     answer, cost = yield from ask(c, shown, SOURCE)
-    if cost:
-        yield from in_thread(partial(memory.spend, cost))
+    yield from _spent(memory, cost)
     facts = read_answer(shown, answer)[:MOST_FACTS]
+    ending: list[LastingFact] = []
+    if left.others_wrote:
+        ending, cost = yield from find_endings(c, shown, facts, SOURCE)
+        yield from _spent(memory, cost)
+        ending, cost = yield from requote(c, shown, ending, SOURCE)
+        yield from _spent(memory, cost)
+    facts, cost = yield from requote(c, shown, facts, SOURCE)
+    yield from _spent(memory, cost)
     seen = Witness(
         said=span.said,
         days=span.days,
@@ -119,19 +92,21 @@ def _one(c: Conversation, store: Store, unseen: UnseenSessions, session: str) ->
         new=frozenset(span.said),
         session=session,
         least=left.least,
-        given=(RememberFacts("").render(),),
+        given=(RememberFacts.of("").render(),),
         only_users_words=not left.others_wrote,
     )
     if left.others_wrote:
-        ending, further = yield from find_endings(c, shown, facts, SOURCE)
-        if further:
-            yield from in_thread(partial(memory.spend, further))
         store_facts = partial(admit_apart, memory, facts, ending, seen, c.clock.now())
     else:
         store_facts = partial(admit, memory, facts, seen, c.clock.now())
     admitted = yield from in_thread(store_facts)
     yield from in_thread(partial(unseen.done, session, span.covered))
     return OtherLook(session, tuple(admitted))
+
+
+def _spent(memory: Memory, cost: float | None) -> Flow[None]:
+    if cost:
+        yield from in_thread(partial(memory.spend, cost))
 
 
 class _Left(Struct, frozen=True):

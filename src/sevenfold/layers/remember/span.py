@@ -8,7 +8,7 @@ from datetime import date, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.remember.look import LONGEST_HEAD, LONGEST_TAIL, Neighbours
+from sevenfold.layers.remember.look import Neighbours, message_as_shown
 from sevenfold.memory.statements import statements
 from sevenfold.ports import Log
 from sevenfold.record import blocks
@@ -17,8 +17,9 @@ from sevenfold.record.blocks import Block, ToolResult, ToolUse, read_fields
 from sevenfold.record.decisions import Remarked
 from sevenfold.record.entries import Said
 
-MOST_SHOWN = 48_000
-"""The most characters of messages that one look shows."""
+MOST_SHOWN = 96 * 1024
+"""The most bytes of messages that one look shows, with what is around them: below the cap of the instruction, which
+would cut the last ones away unseen."""
 ASKS = "AskUser"
 """The agent's tool that asks the user. Tools of MCP servers have other names."""
 
@@ -89,13 +90,14 @@ def remarks_in(log: Log) -> dict[str, str]:
 
 def portion_of(span: SearchSpan) -> SearchSpan:
     """The beginning of a span, with as many messages as one look can show."""
-    said: dict[str, str] = {}
+    shown: dict[str, str] = {}
     room = MOST_SHOWN
-    for record, words in span.said.items():
-        room -= min(len(words), LONGEST_HEAD + LONGEST_TAIL)
-        if said and room < 0:
-            return replace(span, said=said, covered=next(reversed(said)))
-        said[record] = words
+    for number, (record, words) in enumerate(span.said.items(), 1):
+        around = span.around.get(record, Neighbours())
+        room -= len(message_as_shown(number, words, span.days.get(record), around).encode())
+        if shown and room < 0:
+            return replace(span, said=shown, covered=next(reversed(shown)))
+        shown[record] = words
     return span
 
 
