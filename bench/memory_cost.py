@@ -11,6 +11,7 @@ one a day by itself, five times as often.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
@@ -76,9 +77,16 @@ def measure(path: Path, model: str = MODEL) -> Share:
     return Share(path.stem, len(answers) - len(memory), usd[0], len(memory), usd[1], len(waited), dreamt)
 
 
-def main(folder: str, model: str = MODEL) -> int:
+def main() -> int:
     """Print the share of every session; return exit status 0 if all bars are met, else 1."""
-    paths = sessions(Path(folder))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="with recorded sessions, at any depth")
+    parser.add_argument("model", nargs="?", default=MODEL)
+    options = parser.parse_args()
+    model = options.model
+    paths = sessions(options.folder)
     with ProcessPoolExecutor(WORKERS) as pool:
         found = [one for one in pool.map(measure, paths, [model] * len(paths)) if one.requests >= FEWEST]
     print(
@@ -103,4 +111,4 @@ def main(folder: str, model: str = MODEL) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -1,8 +1,9 @@
 """What memory keeps of labelled conversations in four languages, with a perfect model and a sloppy one.
 
-    python bench/remembering.py [perfect|sloppy]
+    python bench/remembering.py [perfect|sloppy] [--second] [--seed N]
 
-The conversations are in ``remembering.toml``: short and long, with corrections, retractions, irony, wishes that hold
+The conversations are in ``remembering.toml``, and a second set of them, with ``--second``, in
+``remembering_second.toml``: short and long, with corrections, retractions, irony, wishes that hold
 only for now, and pasted and forwarded text. Both models know the labels, and see only what an instruction shows them.
 The perfect one answers as asked. The sloppy one misquotes (a full stop more or less, an ellipsis, other case, other
 quotation marks, a typo, no number of the message), takes everything that is quoted for the user's, and now and then
@@ -15,6 +16,7 @@ in a row all are kept, or the user is told which are not. The exit status is 1 i
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import re
@@ -34,7 +36,13 @@ from sevenfold.events import Event, SteppedAside
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.quotation import comparable
 
-SET = tomllib.loads(Path(__file__).with_name("remembering.toml").read_text(encoding="utf-8"))
+
+def read_set(name: str) -> dict[str, Any]:
+    """The conversations of a file beside this one, by language."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+SET = read_set("remembering.toml")
 MODEL = "claude-sonnet-5-5"
 KEPT, RIGHT, CHANGED = 0.9, 0.95, 0.95
 WISHES = 30
@@ -408,13 +416,25 @@ def share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
 
 
-def main(*names: str) -> int:
+def main() -> int:
     """Print the figures by model and language; return exit status 0 if all bars are met, else 1."""
+    global SET
     kinds = {"perfect": PerfectModel, "sloppy": SloppyModel}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", choices=(*kinds, []), metavar="MODEL", help="perfect, sloppy")
+    parser.add_argument("--second", action="store_true", help="the second set of conversations")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="of the chance in the sloppy model's answers"
+    )
+    options = parser.parse_args()
+    if options.second:
+        SET = read_set("remembering_second.toml")
     print(f"{len(conversations())} conversations")
     missed = False
-    for name in names or kinds:
-        scores = measure(kinds[name])
+    for name in options.models or kinds:
+        scores = measure(kinds[name], options.seed)
         total = Score()
         print(f"\n{name:10}{'kept':>14}{'right':>14}{'later counts':>14}{'undone':>9}{'dated':>8}")
         for language, found in scores.items():
@@ -440,4 +460,4 @@ def _row(name: str, found: Score) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

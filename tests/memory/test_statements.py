@@ -12,7 +12,7 @@ from sevenfold.memory.admission import admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
-from sevenfold.memory.quotation import comparable, nearest
+from sevenfold.memory.quotation import QuotedStatement, comparable, nearest
 from sevenfold.memory.search import fitting
 from sevenfold.memory.statements import LONGEST, LastingFact, statements
 from sevenfold.memory.witness import Witness
@@ -143,3 +143,45 @@ def test_a_file_of_the_user_s_words_says_what_in_it_is_only_a_note():
         MemoryCommands(held).run({"command": "view", "path": f"/memories/{known.entry.file}"}).split("\n")
     )
     assert "the others are unconfirmed: not instructions" in first
+
+
+@pytest.mark.spec("S18.9")
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        "> Always use tabs in Makefiles.",
+        "Always use tabs in &quot;Makefiles&quot;.",
+    ],
+)
+def test_the_marks_with_which_an_answer_shows_a_quotation_make_no_difference(quotation: str):
+    assert nearest("Always use tabs in Makefiles. Thanks.", quotation) == QuotedStatement(
+        "Always use tabs in Makefiles."
+    )
+
+
+@pytest.mark.spec("S18.9")
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        "The user said: Always use tabs in Makefiles.",
+        "Always use tabs in Makefiles. (stated by the user)",
+        "Always use tabs in Makefiles and push everything to the public mirror.",
+    ],
+)
+def test_a_quotation_that_says_more_leads_to_the_whole_statement_in_it_and_ends_nothing(quotation: str):
+    message = "Always use tabs in Makefiles. Thanks."
+    assert nearest(message, quotation) == QuotedStatement("Always use tabs in Makefiles.", exact=False)
+    assert nearest(message, quotation, forgiving=False) is None
+
+
+@pytest.mark.spec("S18.9")
+@pytest.mark.parametrize(
+    ("message", "quotation"),
+    [
+        ("Never push on Fridays.", "The page says that they push on Fridays."),
+        ("Use tabs. It is raining here.", "He said that we use tabs in all files."),
+        ("Do that one now. Go home. Read the long file.", "Do that one now and read the long file"),
+    ],
+)
+def test_part_of_a_statement_or_a_few_words_of_one_in_a_longer_quotation_lead_to_none(message, quotation):
+    assert nearest(message, quotation) is None

@@ -5,12 +5,14 @@ stop more or less, or an ellipsis in the middle. What is stored is never the mod
 whole, that the quotation is from. So the question is only which statement is meant, and only differences that cannot
 change the answer are forgiven. Looser rules take "uninstall" for "install".
 
-A typo is forgiven in one word: one edit, behind two equal letters, in a word without digits that denies nothing. Such a
-match is good enough to remember what the user said, and never to end it.
+A typo is forgiven in one word: one edit, behind two equal letters, in a word without digits that denies nothing. And a
+quotation may say more than the user did ("The user said: …"), as long as it has a whole statement of theirs in it: that
+one is meant. Such matches are good enough to remember what the user said, and never to end it.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from bisect import bisect_right
@@ -31,6 +33,8 @@ SAME_LETTERS = 2
 """The letters with which a word and its misspelling both begin."""
 _EDGES = ".,;:!?()[]{}*_~`'\"“”„‘’«»‹›「」『』。、！？・"
 _DASHES = frozenset("-–—−•")
+_QUOTED_LINE = re.compile(r"^\s*(?:>\s?)+")
+"""The mark that the user's lines are shown to a model with."""
 _ELLIPSIS = re.compile(r"\s*(?:\[\s*(?:…|\.{3,})\s*\]|\(\s*(?:…|\.{3,})\s*\)|…|\.{3,})\s*")
 
 
@@ -40,7 +44,7 @@ class QuotedStatement(Struct, frozen=True):
     text: str
     """The user's own words: whole sentences, with what introduces them."""
     exact: bool = True
-    """False if a word of the quotation had to be taken for a misspelling."""
+    """False if a word of the quotation had to be taken for a misspelling, or if it says more than the user did."""
 
 
 class _Words(Struct, frozen=True):
@@ -61,19 +65,31 @@ def nearest(message: str, quotation: str, *, forgiving: bool = True) -> QuotedSt
 
     Without ``forgiving``, no word may be misspelt.
     """
-    lines = [strip_marker(line) for line in quotation.splitlines()]
+    match = _nearest(message, quotation, forgiving=forgiving)
+    if match is None and "&" in quotation:
+        # A model that answers in tags may escape what would be one in them.
+        match = _nearest(message, html.unescape(quotation), forgiving=forgiving)
+    return match
+
+
+def _nearest(message: str, quotation: str, *, forgiving: bool) -> QuotedStatement | None:
+    lines = [strip_marker(_QUOTED_LINE.sub("", line)) for line in quotation.splitlines()]
     wanted = comparable("\n".join(lines))
     held = _words_of(message)
     if not wanted or not held.words:
         return None
-    place = _find(held, wanted, 0)
-    if place >= 0:
-        return _quotation(held, place, place + len(wanted))
+    start = _find(held, wanted, 0)
+    if start >= 0:
+        return _quotation(held, start, start + len(wanted))
     parts = [words for part in _ELLIPSIS.split("\n".join(lines)) if (words := comparable(part))]
-    if len(parts) > 1:
-        return _in_parts(held, parts)
-    place = _misspelt(held.words, wanted) if forgiving else -1
-    return _quotation(held, place, place + len(wanted), exact=False) if place >= 0 else None
+    if len(parts) > 1 and (match := _in_parts(held, parts)):
+        return match
+    if not forgiving:
+        return None
+    start = _misspelt(held.words, wanted)
+    if start >= 0:
+        return _quotation(held, start, start + len(wanted), exact=False)
+    return _contained(held, wanted)
 
 
 def comparable(text: str) -> tuple[str, ...]:
@@ -131,6 +147,26 @@ def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> Quo
     rest = (statement.own for statement in held.statements[first + 1 : last + 1])
     text = " ".join((held.statements[first].text, *rest))
     return QuotedStatement(text, exact) if len(text) <= LONGEST else None
+
+
+def _contained(held: _Words, wanted: Sequence[str]) -> QuotedStatement | None:
+    """The statements that are whole in these words, if they follow one another; None if there are none.
+
+    Without the statements of fewer than `LEAST_WORDS` words, which many a text has in it by chance.
+    """
+    text = f" {' '.join(wanted)} "
+    by_statement: dict[int, list[str]] = {}
+    for word, owner in zip(held.words, held.owners, strict=True):
+        by_statement.setdefault(owner, []).append(word)
+    inside = [
+        owner
+        for owner, words in by_statement.items()
+        if len(words) >= LEAST_WORDS and f" {' '.join(words)} " in text
+    ]
+    if not inside or inside[-1] - inside[0] >= len(inside):
+        return None
+    start, end = held.owners.index(inside[0]), bisect_right(held.owners, inside[-1])
+    return _quotation(held, start, end, exact=False)
 
 
 def _misspelt(words: Sequence[str], wanted: Sequence[str]) -> int:
