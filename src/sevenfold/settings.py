@@ -148,6 +148,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_window: Positive = 200_000
     progress_lines: bool = False
     prompt_suggestion: bool = False
+    speculation: bool = False
     notify: Literal["off", "bell", "desktop"] = "bell"
     message_socket: bool = False
     pins_tokens: Count = 10_000

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.agent_events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
+from sevenfold.agent.speculation import Speculation
 from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal
@@ -112,6 +113,7 @@ class Loop:
         self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keep_cut_off_answers()
+        self._speculation = agent.conversation.state(Speculation)
         self._queued: deque[UserPrompt] = deque()
         self._reached = False
         """Whether the provider has answered a request, if only with an error."""
@@ -193,6 +195,7 @@ class Loop:
 
     def _run(self, prompt: UserPrompt, key: str) -> Flow[Finished]:
         team, refused = self._team, None
+        self._speculation.expect("" if key or self._queued else prompt.text)
         try:
             if team is not None:
                 yield from team.resume()
@@ -279,7 +282,8 @@ class Loop:
         retries = Retries(self._conversation)
         while True:
             try:
-                outcome = yield from turn(self._conversation)
+                asking = turn(self._conversation)
+                outcome = yield from self._speculation.answering(asking, self._agent.reporter.put)
             except ModelError as error:
                 self._reached = self._reached or not isinstance(error, Aborted | Unreachable)
                 if isinstance(error, Aborted):

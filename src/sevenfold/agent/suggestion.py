@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sevenfold.agent.speculation import Speculation
 from sevenfold.agent.texts import SuggestPrompt
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
@@ -58,3 +59,4 @@ class Suggestion:
             self._c.events.aside("suggestion", str(came), source=SOURCE, error=came)
         elif asked == self._asked:
             self.text = came
+            self._c.state(Speculation).begin(came)

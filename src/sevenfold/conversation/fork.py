@@ -33,6 +33,7 @@ from sevenfold.record.decisions import Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import total
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
+from sevenfold.request.frame import Lifetimes
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -103,6 +104,15 @@ class Fork(Aside):
             # At first the parent's prefix is cached of its requests, then its own tail if it writes one.
             watched = parent.epoch.watched.up_to(len(self._shared))
             self.set_epoch(replace(parent.epoch, watched=watched))
+
+    def cache_briefly(self) -> None:
+        """Cache what this fork adds for the short lifetime, whatever its parent asks for."""
+        lifetimes = replace(self.epoch.lifetimes, tail=Lifetimes().tail)
+        watched = self.epoch.watched
+        if watched.sent is not None:
+            # The shorter lifetime of what is new loses nothing of what was sent before.
+            watched = replace(watched, sent=replace(watched.sent, lifetimes=lifetimes))
+        self.set_epoch(replace(self.epoch, lifetimes=lifetimes, watched=watched))
 
     def user(self, content: intake.Content) -> None:
         """Add a user message to the fork only."""

@@ -26,6 +26,8 @@ MILLION = 1_000_000
 
 OFFLINE = "offline"
 """The service tier in answers of the offline model."""
+BILLED_BEFORE = "billed_before"
+"""The service tier in answers that were prepared ahead: their calls are billed where they were made."""
 
 
 UNMANAGED = msgspec.Raw(b"null")
@@ -71,6 +73,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     """The parts in which the call is billed; empty if they say no more than the totals."""
     free: bool = False
     """The offline model answered, so nothing is billed."""
+    billed_before: bool = False
+    """The call was made ahead and is billed there, so nothing is billed for its answer."""
 
     @classmethod
     def read(cls, reported: bytes | msgspec.Raw) -> Usage:
@@ -90,6 +94,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
             cache_creation_1h=long,
             output_tokens=plain.output_tokens,
             free=plain.service_tier == OFFLINE,
+            billed_before=plain.service_tier == BILLED_BEFORE,
         )
 
     @classmethod
@@ -106,6 +111,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
             output_tokens=counted(reported, "output_tokens"),
             iterations=tuple(Iteration.of(part) for part in parts) if _tell_more(parts) else (),
             free=reported.get("service_tier") == OFFLINE,
+            billed_before=reported.get("service_tier") == BILLED_BEFORE,
         )
 
     @property
@@ -160,6 +166,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
             cache_creation_1h=self.cache_creation_1h + other.cache_creation_1h,
             output_tokens=self.output_tokens + other.output_tokens,
             free=self.free and other.free,
+            billed_before=self.billed_before and other.billed_before,
         )
 
     def cost(self, profile: Profile) -> float | None:
@@ -182,7 +189,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         return None if None in parts else fsum(cast(list[float], parts)) / MILLION
 
     def _paid(self, profile: Profile) -> float | None:
-        if self.free:
+        if self.free or self.billed_before:
             return 0.0
         price = profile.price(self.prompt)
         if price is None:
