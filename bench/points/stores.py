@@ -1,11 +1,17 @@
-"""Sessions in PostgreSQL under fire."""
+"""Sessions in PostgreSQL: under fire, behind a pooler, and what they cost."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from bench import fire
+from bench import fire, store_cost
 from bench.points import Outcome, Point, is_quick
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def under_fire(_: Path | None) -> list[Outcome]:
@@ -31,7 +37,36 @@ def without_fence(_: Path | None) -> list[Outcome]:
     ]
 
 
+def through_pooler(_: Path | None) -> list[Outcome]:
+    """The tests of the store, with PgBouncer in transaction mode before the server."""
+    name = "the tests of the store pass through PgBouncer"
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+    program = shutil.which("pgbouncer", path=path)
+    if program is None:
+        return [Outcome(name, None, "no pgbouncer here; Debian and Ubuntu have a package of that name")]
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/stores", "-k", "ostgres", "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={**os.environ, "PGBOUNCER": program},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    summary = next(
+        (line for line in reversed(tests.stdout.splitlines()) if " in " in line), tests.stderr[-200:]
+    )
+    return [Outcome(name, tests.returncode == 0, summary, "all")]
+
+
+def cost(_: Path | None) -> list[Outcome]:
+    """Turns, resuming, appending with many sessions in the tables, erasing."""
+    costs = store_cost.measure(sessions=20_000) if is_quick() else store_cost.measure()
+    return [Outcome(name, met, figure, bar) for name, met, figure, bar in store_cost.bars(costs)]
+
+
 POINTS: list[Point] = [
     ("PostgreSQL: workers killed and frozen", under_fire),
     ("PostgreSQL: the same without a fence", without_fence),
+    ("PostgreSQL: behind a pooler", through_pooler),
+    ("PostgreSQL: cost", cost),
 ]

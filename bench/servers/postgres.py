@@ -41,7 +41,8 @@ def programs() -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
-def _unprivileged() -> list[str]:
+def unprivileged() -> list[str]:
+    """What to put before a command that refuses to run as root."""
     if os.geteuid() != 0:
         return []
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
@@ -75,7 +76,7 @@ class PostgresServer:
             "--encoding=UTF8",
             "--locale=C",
         ]
-        made = subprocess.run([*_unprivileged(), *command], capture_output=True, text=True, check=False)
+        made = subprocess.run([*unprivileged(), *command], capture_output=True, text=True, check=False)
         if made.returncode:
             raise RuntimeError(f"PostgreSQL cannot be started here: {made.stderr.strip() or made.stdout}")
 
@@ -92,7 +93,7 @@ class PostgresServer:
         ]
         dying = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen([*_unprivileged(), *dying, *command], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*unprivileged(), *dying, *command], stdout=log, stderr=log)
         until = time.monotonic() + SECONDS_TO_START
         while True:
             try:
