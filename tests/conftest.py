@@ -44,6 +44,9 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEVENFOLD_HOME", str(tmp_path_factory.mktemp("home")))
         patch.delenv("SEVENFOLD_AGENT", raising=False)
+        # Most tests look at commands from outside, by their process ids and files, and must say the same wherever they
+        # run. The sandbox has tests of its own, which switch it on.
+        patch.setenv("SEVENFOLD_SANDBOX", "off")
         yield
 
 
@@ -94,3 +97,19 @@ def compactions_of_any_size() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "LEFT_SHARE", 100.0)
         yield
+
+
+NOT_TESTED = "SANDBOX NOT TESTED"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say clearly what could not be tested on this machine: a skip is no pass."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if NOT_TESTED in reason:
+            reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in reasons.items():
+        terminalreporter.write_line(
+            f"{count} tests: {reason.removeprefix('Skipped: ')}", red=True, bold=True
+        )

@@ -157,6 +157,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_wait: Annotated[float, Meta(ge=0, le=600)] = 10.0
     redaction: Literal["off", "gate"] = "off"
     secret_files: Literal["ask", "mask", "allow"] = "ask"
+    sandbox: Literal["auto", "required", "off"] = "auto"
+    sandbox_hosts: tuple[Word, ...] = ()
+    sandbox_read: tuple[Word, ...] = ()
     shell_secrets: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
     fsync: Literal["always", "durable", "never"] = "durable"
     telemetry: Literal["none", "jsonl", "otel"] = "none"

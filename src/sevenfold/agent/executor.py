@@ -245,7 +245,7 @@ class Executor:
     ) -> Flow[tuple[ToolCall, PermissionRequest]]:
         """Get permission; returns the call, perhaps with input changed by a hook, and the permitted request."""
         decision, hook = self._decide(request), before.permission
-        by_rule = decision.verdict == "ask" and (decision.rule or request.server)
+        by_rule = decision.verdict == "ask" and (decision.rule or request.server or request.leaves_sandbox)
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
             return call, request

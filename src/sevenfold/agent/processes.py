@@ -23,6 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.programs import TIMED_OUT, ChildProcess, ProcessMark, end_strays
+from sevenfold.agent.sandbox.sandbox import Confinement, Sandbox
 from sevenfold.agent.tools.output import CommandRan
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
@@ -70,10 +71,15 @@ class LocalProcesses:
     """
 
     def __init__(
-        self, folder: Path, earlier: Iterable[BackgroundTask] = (), gate: Gate | None = None
+        self,
+        folder: Path,
+        earlier: Iterable[BackgroundTask] = (),
+        gate: Gate | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
-        """``gate`` masks secrets in the output files."""
+        """``gate`` masks secrets in the output files; ``sandbox`` confines commands that ask for it."""
         self._folder = folder
+        self.sandbox = sandbox
         self._gate = gate
         self._tasks: dict[str, _Background | BackgroundTask] = {}
         """All tasks; those of an earlier process, which have ended, in their saved form."""
@@ -93,37 +99,61 @@ class LocalProcesses:
         seconds: float,
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
+        confined: bool = False,
     ) -> tuple[str, CommandRan]:
         """Run a command until it ends, times out or is ``stopped()``; returns its output and how it ended.
 
-        `CommandRan.cwd` is the directory the command ended in; empty if unknown.
+        With ``confined`` it runs in the sandbox. `CommandRan.cwd` is the directory the command ended in; empty if
+        unknown.
         """
         started = time.monotonic()
         ends = _Ends(progress)
-        with ExitStack() as parts:
-            running = parts.enter_context(_ShellCommand(command, cwd, environ))
-            if AGENT_VARIABLE not in environ:
-                parts.enter_context(for_user(running.child.pid))
-            problem = running.pump(ends.add, deadline=started + seconds, stopped=stopped, gently=GENTLY)
-            if problem == TIMED_OUT:
-                problem = f"it took longer than {seconds:g} s and was ended"
-            code = None if problem else running.child.returncode
-            took = time.monotonic() - started
-            return ends.text(), CommandRan(command, code, problem, running.ended_in(), took)
+        notices: list[str] = []
+        with ExitStack() as outer:
+            confinement = self._confinement(outer, notices.append) if confined else None
+            with ExitStack() as parts:
+                running = parts.enter_context(_ShellCommand(command, cwd, environ, confinement))
+                if AGENT_VARIABLE not in environ:
+                    parts.enter_context(for_user(running.child.pid))
+                watching = _watching(stopped, confinement)
+                problem = running.pump(
+                    ends.add, deadline=started + seconds, stopped=watching, gently=GENTLY
+                )
+                if problem == TIMED_OUT:
+                    problem = f"it took longer than {seconds:g} s and was ended"
+                code = None if problem else running.child.returncode
+                took = time.monotonic() - started
+                ran = CommandRan(command, code, problem, running.ended_in(), took)
+        for notice in notices:
+            ends.add(f"\n{notice}\n".encode())
+        return ends.text(), ran
 
-    def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
-        """Start a command in the background."""
+    def _confinement(self, parts: ExitStack, report: Callable[[str], None]) -> Confinement:
+        """What confines a command until ``parts`` are left; raises `Refused` if there is no sandbox."""
+        if self.sandbox is None:
+            raise Refused("There is no sandbox here.")
+        return parts.enter_context(self.sandbox.around_command(report))
+
+    def start(
+        self, command: str, *, cwd: str, environ: Mapping[str, str], confined: bool = False
+    ) -> BackgroundTask:
+        """Start a command in the background, with ``confined`` in the sandbox."""
         private_folder(self._folder)
         # Names of earlier tasks are not reused, because their output may still be read.
         taken = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
         name = next(name for name in map("task-{}".format, count(1)) if name not in taken)
         sink = _OutputFile(self._folder / f"{name}.log", self._gate)
-        try:
-            running = _ShellCommand(command, cwd, environ)
-        except BaseException:
-            sink.close()
-            raise
-        self._tasks[name] = _Background(name, command, sink, running)
+        with ExitStack() as until_started:
+            until_started.callback(sink.close)
+
+            def report(notice: str) -> None:
+                sink.add(f"\n{notice}\n".encode())
+
+            confinement = self._confinement(until_started, report) if confined else None
+            running = _ShellCommand(command, cwd, environ, confinement)
+            # From here on the thread that reads the output closes everything.
+            parts = until_started.pop_all()
+        self._tasks[name] = _Background(name, command, sink, running, confinement, parts)
         return self._task(name)
 
     def tasks(self) -> list[BackgroundTask]:
@@ -157,6 +187,8 @@ class LocalProcesses:
         """End all tasks."""
         for name in self._tasks:
             self._stop(name)
+        if self.sandbox is not None:
+            self.sandbox.close()
 
     def _stop(self, name: str) -> None:
         if isinstance(found := self._tasks[name], _Background):
@@ -173,13 +205,19 @@ class LocalProcesses:
 class _ShellCommand(ChildProcess):
     """A shell command that reports the directory it ends in."""
 
-    def __init__(self, command: str, cwd: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: str, cwd: str, environ: Mapping[str, str], confinement: Confinement | None = None
+    ) -> None:
+        if confinement is not None:
+            environ = confinement.environ(environ)
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
         if shell is None:
             raise Refused("Commands need bash, which is not installed on this machine.")
         self._cwd, write_cwd = os.pipe()
         self.by_user = AGENT_VARIABLE not in environ
         argv = [shell, "-c", _SCRIPT, "bash", command]
+        if confinement is not None:
+            argv = confinement.command_line(argv, cwd)
         # The shell waits for a line before it runs anything: a child that it started before it is marked as an agent's
         # would not be marked.
         wait_go, go = os.pipe()
@@ -212,8 +250,22 @@ class _ShellCommand(ChildProcess):
 class _Background:
     """A background command; a thread reads its output."""
 
-    def __init__(self, name: str, command: str, sink: _OutputFile, running: _ShellCommand) -> None:
-        self._name, self._command, self._sink, self._running = name, command, sink, running
+    def __init__(
+        self,
+        name: str,
+        command: str,
+        sink: _OutputFile,
+        running: _ShellCommand,
+        confinement: Confinement | None,
+        parts: ExitStack,
+    ) -> None:
+        """``parts`` is closed when the command has ended."""
+        self._name = name
+        self._command = command
+        self._sink = sink
+        self._running = running
+        self._confinement = confinement
+        self._parts = parts
         self._stop = threading.Event()
         self.ended = threading.Event()
         self._problem = ""
@@ -223,12 +275,14 @@ class _Background:
     def _pump(self) -> None:
         try:
             with self._running:
-                pump, stopped = self._running.pump, self._stop.is_set
-                self._problem = pump(self._sink.add, deadline=None, stopped=stopped, gently=GENTLY)
+                stopped = _watching(self._stop.is_set, self._confinement)
+                self._problem = self._running.pump(
+                    self._sink.add, deadline=None, stopped=stopped, gently=GENTLY
+                )
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:
-            self._sink.close()
+            self._parts.close()
             self.ended.set()
 
     def stop(self) -> None:
@@ -242,6 +296,18 @@ class _Background:
             state = "killed" if self._problem else "completed" if code == 0 else "failed"
         mark = self._running.mark.name
         return BackgroundTask(self._name, self._command, state, str(self._sink.path), code, mark=mark)
+
+
+def _watching(stopped: Callable[[], bool], confinement: Confinement | None) -> Callable[[], bool]:
+    """The function that says whether to stop; in the sandbox it also looks at what the command creates."""
+    if confinement is None:
+        return stopped
+
+    def look() -> bool:
+        confinement.look()
+        return stopped()
+
+    return look
 
 
 # -- output ----------------------------------------------------------------------------------------

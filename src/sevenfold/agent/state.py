@@ -22,6 +22,7 @@ from sevenfold.agent.permissions.engine import Mode, PermissionDecision, Permiss
 from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
+from sevenfold.agent.sandbox.assembly import make_sandbox
 from sevenfold.agent.secret_files import with_secrets
 from sevenfold.agent.tools.context import Desk, DeskState, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
@@ -158,7 +159,8 @@ class AgentState:
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(self._home.folder / "tasks", saved.tasks, gate)
+        sandbox = make_sandbox(agent, lambda: self.grants.now)
+        self.processes = LocalProcesses(self._home.folder / "tasks", saved.tasks, gate, sandbox)
         self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(self._workspace)

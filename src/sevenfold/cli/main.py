@@ -51,6 +51,7 @@ COMMANDS = {
     "uninstall": "remove our plugin again, to the byte",
     "mcp": "serve recorded sessions to other programs' agents over the Model Context Protocol",
     "acp": "serve our agent to an editor over the Agent Client Protocol",
+    "doctor": "check what this machine offers: sandbox, programs, keys, extras",
     "trust": "use a project folder's own settings, hooks and servers",
     "scan": "look for secrets in stored sessions",
     "purge": "remove a session, or mask one leaked secret everywhere",

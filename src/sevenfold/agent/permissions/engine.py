@@ -7,6 +7,9 @@ A deny rule beats an ask rule, and an ask rule beats an allow rule. If no rule a
 - *plan*: nothing may be changed except the plan file itself;
 - *autonomous*: everything inside the workspace is allowed, including commands and web addresses.
 
+A command that runs in a sandbox without a network needs no approval in any mode but *plan*; leaving the sandbox always
+does.
+
 Without the user's consent, no mode lets a file tool access files outside the workspace, or write files inside it that
 decide what runs later (hooks, settings, start-up files). `Permissions` is a pure function of rules and request;
 `Grants` holds the permissions of a session, which change while the agent works.
@@ -33,6 +36,7 @@ Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 _GUARDED_ENDINGS = (".code-workspace", ".sublime-project", ".pth")
 CHANGED_TOOL = "You allowed this tool, and since then its server has changed what it says about it."
+LEAVES_SANDBOX = "It wants to run outside the sandbox, with all your rights."
 _HEAD = "head"
 """Only a folder with a file of this name can be a git repository, whose settings may run anything."""
 
@@ -79,6 +83,9 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _unless_denied(self, request: PermissionRequest, line: ShellLine | None) -> PermissionDecision:
         if rule := self._first_match(self.rules.ask, request, line):
             return PermissionDecision("ask", f"Rule {rule} requires approval.", str(rule))
+        if request.leaves_sandbox:
+            # Neither a rule nor a mode answers this, or the first broad rule would end the sandbox.
+            return PermissionDecision("ask", LEAVES_SANDBOX)
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return self._about_secrets(request, allowed or self._by_mode(request, line))
 
@@ -117,6 +124,15 @@ class Permissions(Struct, frozen=True, kw_only=True):
             if (exact or named) and rule.concerns(request) and (exact or rule.allows(request, self)):
                 return False
         return True
+
+    def denies_reading(self, path: str) -> bool:
+        """Whether a rule forbids to read this file."""
+        return self._first_match(self.rules.deny, PermissionRequest("Read", "read", path), None) is not None
+
+    @property
+    def denies_some_reading(self) -> bool:
+        """Whether any rule forbids to read files."""
+        return any(rule.concerns(PermissionRequest("Read", "read")) for rule in self.rules.deny)
 
     def may_read(self, path: str) -> bool:
         """Whether a search may show this file; the user is never asked about individual files of a search."""
@@ -253,13 +269,15 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return self._ask(request, "This requires approval in this mode.")
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
-        if self.mode != "autonomous":
+        if self.mode != "autonomous" and not request.confined:
             why = f"; this one has {line.why}" if line.why else ""
             return self._ask(request, f"Commands require approval in this mode{why}.")
         if hidden := self._hidden(request, line):
             return self._ask(request, f"The command hides part of what it does ({hidden}).")
         if guarded := next((path for path in request.writes if self._guard(request, path)), None):
             return self._ask(request, f"It writes {guarded}, which can change what runs later.")
+        if request.confined:
+            return PermissionDecision("allow", "It runs in the sandbox, without a network.")
         return PermissionDecision("allow", "Commands need no approval in this mode.")
 
     def _writing(self, request: PermissionRequest) -> PermissionDecision:

@@ -82,6 +82,11 @@ class PermissionRequest(Struct, frozen=True):
     server: str = ""
     """For a tool of a server that the user has not agreed to: which one it is, and why it is asked about."""
 
+    confined: bool = False
+    """For a command line: whether it will run in a sandbox that guards all but the workspace, without a network."""
+    leaves_sandbox: bool = False
+    """For a command line: whether it will run outside the sandbox that commands are confined to."""
+
     @property
     def hides_files(self) -> bool:
         """Whether a command line may use files that the request does not name."""

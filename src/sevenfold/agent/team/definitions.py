@@ -325,7 +325,7 @@ _MODES, _TOOLS, _UNSUPPORTED = (
     for what in ("modes", "tools", "unsupported")
 )
 CHANGES: Final = ("Edit", "Write", "Shell")
-"""Tools denied to an agent that asks for a read-only sandbox, because there is no sandbox here."""
+"""Tools denied to an agent that asks for a read-only sandbox, because the sandbox lets them write in the workspace."""
 
 
 class _Reader:
@@ -412,10 +412,10 @@ class _Reader:
 
     def _sandbox(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if value != "read-only":
-            self.ignored["sandbox_mode"] = "there is no sandbox here; the parent's permissions hold"
+            self.ignored["sandbox_mode"] = "the sandbox is the parent's, and so are the permissions"
             return made
         self.ignored["sandbox_mode"] = (
-            f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
+            f"the sandbox is the parent's; it does not get {', '.join(CHANGES)} instead"
         )
         return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
 

@@ -22,11 +22,16 @@ from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
 from sevenfold.record.known_secrets import is_secret_name
+from sevenfold.stores.lineage import AGENT_VARIABLE
 
 SECONDS = 120.0
 MOST_SECONDS = 600.0
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Turns off pagers and prompts, since there is no user at the terminal."""
+IN_THE_SANDBOX = (
+    "It runs in a sandbox: it sees the system and the workspace and little else, and writes only in the workspace and "
+    "in /tmp, which other tools do not see. Its background processes end with it."
+)
 _GIT_SETTING = ("safe.bareRepository", "explicit")
 """Files in any folder can form a repository whose settings run programs; git must not discover one by itself."""
 WITHHELD = "SEVENFOLD_WITHHELD"
@@ -68,12 +73,14 @@ class ShellInput(Struct, forbid_unknown_fields=True):
         command: The command line, for bash.
         timeout: Seconds after which it is killed; defaults to 120.
         background: Start it and continue; read its output with ShellOutput. It has no time limit.
+        unconfined: Run it outside the sandbox; the user is always asked. Only after it failed for that reason.
         description: What it does, in five to ten words, for the user.
     """
 
     command: Annotated[str, Meta(min_length=1)]
     timeout: Annotated[float, Meta(gt=0, le=MOST_SECONDS)] = SECONDS
     background: bool = False
+    unconfined: bool = False
     description: str = ""
 
 
@@ -82,20 +89,52 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
 
     kind = "shell"
 
+    def __init__(self, service: LocalProcesses) -> None:
+        super().__init__(service)
+        sandbox = service.sandbox
+        if sandbox is not None and sandbox.works:
+            self.description = f"{self.description}\n- {IN_THE_SANDBOX}"
+        else:
+            kept = {
+                name: value for name, value in self.schema["properties"].items() if name != "unconfined"
+            }
+            self.schema = {**self.schema, "properties": kept}
+
     def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
         """Request permission to run the command line."""
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
         cwd = str(context.desk.cwd)
-        return command_request(given.command, context.inside, cwd, context.environ(), self.name)
+        request = command_request(given.command, context.inside, cwd, context.environ(), self.name)
+        sandbox = self.service.sandbox
+        if sandbox is None or _by_user(context):
+            return request
+        if sandbox.refusal:
+            raise Refused(sandbox.refusal)
+        if not sandbox.works:
+            return request
+        if given.unconfined:
+            return replace(request, leaves_sandbox=True)
+        return replace(request, confined=sandbox.settles)
+
+    def _is_confined(self, context: Context) -> bool:
+        """Whether to run in the sandbox; only a permitted request can lead out of it."""
+        sandbox = self.service.sandbox
+        if sandbox is None or _by_user(context):
+            return False
+        if sandbox.refusal:
+            raise Refused(sandbox.refusal)
+        permitted = context.permitted
+        return sandbox.works and not (permitted is not None and permitted.leaves_sandbox)
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the command line, or start it in the background."""
         note = _ensure_cwd(context)
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
+        confined = self._is_confined(context)
         if given.background:
-            task = self.service.start(given.command, cwd=cwd, environ=environ)
+            task = self.service.start(given.command, cwd=cwd, environ=environ, confined=confined)
             words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(words, facts=(_fact(task),))
         output, ran = self.service.run(
@@ -105,9 +144,13 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             seconds=given.timeout,
             stopped=context.abort.is_set,
             progress=context.progress,
+            confined=confined,
         )
         moved = _move(ran.cwd, context)
         fact, words = replace(ran, cwd=str(context.desk.cwd)), _shown(output.rstrip("\n"), ran)
+        sandbox = self.service.sandbox
+        if confined and sandbox is not None and ran.code:
+            moved = f"{moved}\n{sandbox.explain_failure()}"
         return ToolOutput(f"{note}{words}{moved}", is_error=ran.code != 0, facts=(fact,))
 
 
@@ -155,6 +198,11 @@ class ShellStopTool(ServiceTool[StopInput, LocalProcesses]):
         """End the task and everything it started."""
         task = self.service.stop(given.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
+
+
+def _by_user(context: Context) -> bool:
+    """Whether the user typed the command, which then runs with all the user's rights."""
+    return AGENT_VARIABLE not in context.environ()
 
 
 def _ensure_cwd(context: Context) -> str:

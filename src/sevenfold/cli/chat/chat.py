@@ -327,7 +327,11 @@ class Chat:
         """Rebuild the status line from the session, and redraw."""
         session = self.agent.session
         last = session.conversation.state(Compactor).last
+        sandbox = self.agent.assembly.state.processes.sandbox
+        confined = sandbox.state if sandbox is not None else None
         self.status = StatusLine(
+            sandbox=confined.label if confined else "",
+            sandbox_weak=confined is not None and confined.weak,
             model=session.conversation.profile.model,
             mode=self.agent.grants.mode,
             offline=self.options.offline,

@@ -21,6 +21,9 @@ class StatusLine(Struct, frozen=True, kw_only=True):
     model: str
     mode: str = "ask"
     offline: bool = False
+    sandbox: str = ""
+    """What commands are confined by; empty if there is nothing to say."""
+    sandbox_weak: bool = False
     gauge: Reading | None = None
     compacts: bool = True
     """Whether auto-compaction is on."""
@@ -57,6 +60,8 @@ def _parts(status: StatusLine, signs: Signs) -> list[tuple[int, str, str]]:
         parts.append((1, "offline model", "yellow"))
     style = {"autonomous": "yellow", "plan": "cyan"}.get(status.mode, "")
     parts.append((1 if status.mode == "plan" else 3, status.mode.replace("_", " "), style))
+    if status.sandbox:
+        parts.append((3, status.sandbox, "yellow" if status.sandbox_weak else "green"))
     if status.gauge is not None:
         parts += _gauge_parts(status, status.gauge, signs)
     if status.lasting_left_out:
