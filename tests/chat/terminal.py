@@ -27,6 +27,7 @@ KEYS = {
     "ctrl-d": "\x04",
     "ctrl-o": "\x0f",
     "down": "\x1b[B",
+    "up": "\x1b[A",
     "end": "\x1b[F",
     "alt-enter": "\x1b\r",
     "shift-tab": "\x1b[Z",
@@ -50,7 +51,8 @@ class Terminal:
         given = {name: os.environ[name] for name in kept if name in os.environ}
         given |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SEVENFOLD_HOME": str(home)}
         # A model that repeats what it hears would find facts in the instruction to look for them.
-        given |= {"SEVENFOLD_EXTRACTION": "0", **environ}
+        # What is asked about must not depend on whether this machine has a sandbox.
+        given |= {"SEVENFOLD_EXTRACTION": "0", "SEVENFOLD_SANDBOX": "off", **environ}
         if url:
             given |= {"ANTHROPIC_API_KEY": "simulated-key", "ANTHROPIC_BASE_URL": url}
         self._screen = pyte.HistoryScreen(columns, rows, history=5_000)

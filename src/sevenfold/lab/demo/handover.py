@@ -146,7 +146,7 @@ def main(url: str, folder: str) -> None:
             client=sdk,
             agents=True,
             memory=False,
-            settings={"notes": False},
+            settings={"notes": False, "sandbox": "off"},
         ) as agent,
     ):
         log = agent.session.conversation.transcript.log

@@ -61,7 +61,8 @@ def main(url: str, folder: str, session: str, window: str, life: str, *facts: st
             ids=SeededIds(life),
             hooks=hooks,
             # With notes as the summary, there would be no model call for one, and the demo is to show that call.
-            settings={"context_window": int(window), "notes_compaction": False},
+            # Every byte of the requests counts here, so they must not depend on whether this machine has a sandbox.
+            settings={"context_window": int(window), "notes_compaction": False, "sandbox": "off"},
             thinking={"type": "adaptive"},
         )
         core = agent.session.conversation
