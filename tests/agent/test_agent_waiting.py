@@ -397,3 +397,30 @@ def test_a_server_that_says_whether_to_retry_is_obeyed(wish: str, retried: bool)
             with pytest.raises(ModelError):
                 made.run("Hello.")
         assert bool(there.pauses) == retried
+
+
+@pytest.mark.spec("S21.13")
+def test_a_picture_that_the_provider_cannot_read_ends_no_run() -> None:
+    def answer(prompt: Any) -> str:
+        content = prompt.body["messages"][0]["content"]
+        for number, block in enumerate(content):
+            if block["type"] == "image":
+                path = f"messages.0.content.{number}.image.source.base64.data"
+                raise ApiError(400, "invalid_request_error", f"{path}: Could not process image")
+        return "There."
+
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    with world(answer) as there, there.agent(tools=[]) as made:
+        assert made.run([{"type": "text", "text": "What is this?"}, picture]).text == "There."
+        assert made.run("And now?").text == "There."
+
+
+@pytest.mark.spec("S21.13")
+def test_a_request_that_is_refused_for_another_reason_says_what_to_do() -> None:
+    def answer(_: Any) -> str:
+        raise ApiError(400, "invalid_request_error", "temperature: may only be 1 here")
+
+    with world(answer) as there, there.agent(tools=[]) as made:
+        with pytest.raises(ModelError, match="take back the last message"):
+            made.run("Hello.")
+        assert there.pauses == []

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from sevenfold.conversation.refused_blocks import send_as_text
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -364,6 +365,8 @@ def recover(c: Conversation, error: ModelError) -> bool:
             return _without_opaque_summary(c) or _without_reasoning(c)
         case RequestRefused() if _LIFETIME.search(str(error)):
             return _without_long_lifetime(c)
+        case RequestRefused():
+            return send_as_text(c, error)
         case _:
             return False
 

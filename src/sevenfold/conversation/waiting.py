@@ -17,6 +17,7 @@ from sevenfold.errors import (
     Network,
     Overloaded,
     RateLimited,
+    RequestRefused,
     Unreachable,
 )
 from sevenfold.events import Waiting
@@ -49,6 +50,10 @@ _ADVICE: Mapping[type[ModelError], str] = {
     RateLimited: "Continue later, or look at the account's limits",
     Unreachable: "Check the network, and continue when it is back",
 }
+_REFUSED_ADVICE = (
+    "The same request would be refused again: change what the error names, take back the last message (rewind(), "
+    "/rewind), or go on with another model"
+)
 _USUAL_ADVICE = "Continue later; if it stays so, look at the provider's status page"
 
 
@@ -116,6 +121,8 @@ class Retries:
             if wish is not None and wish > LONGEST_WISH:
                 text = f"{text}. The provider asks to wait {_long(wish)}"
             text = f"{text}. {_ADVICE.get(type(error), _USUAL_ADVICE)}. Nothing is lost"
+        elif isinstance(error, RequestRefused):
+            text = f"{text}. {_REFUSED_ADVICE}. Nothing is lost"
         error.args = (text,)
 
 

@@ -327,6 +327,16 @@ class ShownResult(Own, frozen=True, tag="shown"):
     reason: str = ""
 
 
+class SentAsText(Own, frozen=True, tag="sent_as_text"):
+    """A provider refused a block of a record: it is sent as text, wherever the record is in view."""
+
+    record: str
+    block: int
+    """The index of the block in the record."""
+    why: str = ""
+    """What the provider said."""
+
+
 class Keep(Own, frozen=True, tag="keep"):
     """Tool results that were checked and are permanently left unchanged."""
 
@@ -485,7 +495,7 @@ class Rewound(Own, frozen=True, tag="rewound"):
 _Requests = Epoch | Amended | Request | Billed | Relayed
 _Compactions = Carry | Commit | Signed
 _Changes = Offloaded | ShownResult | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
-_Marks = Forked | NotesMark | Remembered | Remarked | LayerNote | AgentStart | AgentEnd
+_Marks = SentAsText | Forked | NotesMark | Remembered | Remarked | LayerNote | AgentStart | AgentEnd
 OwnDecision = _Requests | _Compactions | _Changes | _Marks
 
 Trigger = Literal["auto", "manual"]

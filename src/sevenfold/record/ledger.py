@@ -23,6 +23,7 @@ from sevenfold.record.decisions import (
     Offloaded,
     OwnDecision,
     Pinned,
+    SentAsText,
     ShownResult,
     Signed,
     Snip,
@@ -30,6 +31,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
+from sevenfold.record.sendable import as_text
 from sevenfold.record.weight import NOTHING, total
 
 
@@ -75,6 +77,8 @@ class Effects(Struct):
     """Whether results carry references by which they can be deleted from the cached prefix."""
     deletions: dict[str, Block] = {}
     """Record → the block sent at its end that deletes results."""
+    refused: dict[str, dict[int, str]] = {}
+    """Record → the indexes of its blocks that a provider refused, with what it said; they are sent as text."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, sent in place of the readable one, or before it."""
     spans_only: bool = True
@@ -88,6 +92,7 @@ class Effects(Struct):
             or (said.summary and bool(self.signed))
             or said.uuid in self.attachments
             or said.uuid in self.deletions
+            or said.uuid in self.refused
             or (self.drops_thinking(seq) and any(block.kind in THINKING for block in said.blocks))
         )
 
@@ -112,9 +117,8 @@ class Made(Struct, frozen=True):
 
 def changes_view(what: OwnDecision) -> bool:
     """Whether the view must be rebuilt after this decision."""
-    return isinstance(what, Offloaded | ShownResult | Pinned | Signed | Snip | Fold | Undone) or (
-        isinstance(what, Epoch) and what.drops_thinking
-    )
+    changes = Offloaded | ShownResult | SentAsText | Pinned | Signed | Snip | Fold | Undone
+    return isinstance(what, changes) or (isinstance(what, Epoch) and what.drops_thinking)
 
 
 class Ledger:
@@ -163,6 +167,8 @@ class Ledger:
                 case ShownResult(id=name, tool_use_id=call, content=content):
                     shown = Replacement(name, "", made.seq, content=content)
                     found.results.setdefault(call, []).append(shown)
+                case SentAsText(record=record, block=number, why=why):
+                    found.refused.setdefault(record, {})[number] = why
                 case Pinned(calls=calls, record=record):
                     found.references = True
                     found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
@@ -173,7 +179,7 @@ class Ledger:
                         found.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     found.thinking.append(made.drops)
-        replaced = found.results or found.attachments or found.deletions or found.signed
+        replaced = found.results or found.attachments or found.deletions or found.signed or found.refused
         found.spans_only = not (replaced or found.thinking or found.references)
         return found
 
@@ -205,6 +211,8 @@ class Ledger:
         if isinstance(made.what, Epoch) and made.what.reason in (ADOPTED, *OTHER_MODEL):
             # Reasoning of another model does not become readable because the user goes back to before the change.
             return True
+        if isinstance(made.what, SentAsText):
+            return True  # nor does a provider take such a block then
         if place is None or made.id in self._standing or not (chain.complete or place in chain):
             return True
         return chain.resolve(place) in lineage
@@ -273,11 +281,16 @@ def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
         return ()
     drops = effects.drops_thinking(seq)
     shown: list[Block] = []
-    for block in said.blocks:
+    refused = effects.refused.get(said.uuid, {})
+    for number, block in enumerate(said.blocks):
         if block.blank or (drops and block.kind in THINKING):
             continue
         replaced = _replacement(block, seq, effects)
         block = replaced.instead_of(block) if replaced else block
+        if number in refused:
+            if (replacement := as_text(block, refused[number])) is None:
+                continue
+            block = replacement
         named = effects.references and block.kind == "tool_result"
         shown.append(blocks.referenced(block) if named else block)
     if said.uuid in effects.deletions:

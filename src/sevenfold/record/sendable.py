@@ -111,6 +111,30 @@ def described(block: Block) -> str:
     return f"[A {kind} block that cannot be sent]\n{block.raw.decode(errors='replace')}"
 
 
+def as_text(block: Block, why: str) -> Block | None:
+    """What is sent in place of a block that a provider refused; None if it is left out.
+
+    A result keeps its place, because its call needs one: its pictures become notes, or all of it becomes text.
+    """
+    if block.kind in THINKING:
+        return None
+    if block.kind in ("image", "document"):
+        return blocks.text(_refused_note(block, why))
+    if block.kind != "tool_result" or not block.id:
+        return blocks.text(described(block))
+    media = blocks.not_text(block)
+    if not media:
+        return blocks.result(block.id, described(block), toolset=blocks.toolset_of(block))
+    parts = [blocks.text(blocks.words_of(block))] if blocks.words_of(block).strip() else []
+    parts += [blocks.text(_refused_note(blocks.read(bytes(part)), why)) for part in media]
+    return blocks.with_content(block, [Raw(part.raw) for part in parts])
+
+
+def _refused_note(block: Block, why: str) -> str:
+    what = {"image": "A picture", "document": "A file"}.get(block.kind, f"A {block.kind or 'block'}")
+    return f"[{what} that the provider could not take: {why}]"
+
+
 def _is_sendable(role: str, block: Block, new: Sequence[str]) -> bool:
     kind = block.kind
     if kind not in TAKEN_KINDS:

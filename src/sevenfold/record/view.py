@@ -230,6 +230,10 @@ class View:
         replacements = self._effects.results.items()
         return {call for call, several in replacements if any(one.content is not None for one in several)}
 
+    def sent_as_text(self, uuid: str) -> set[int]:
+        """The indexes of the blocks of a record that are sent as text because a provider refused them."""
+        return set(self._effects.refused.get(uuid, ()))
+
     def fate(self, uuid: str) -> Fate:
         """Whether the model sees a record, and which decisions hid or trimmed it."""
         place = self.layout.index.get(uuid)

@@ -38,6 +38,18 @@ class EventLine(Struct, frozen=True):
     """Names and values."""
 
 
+_REPAIRS = {
+    "unanswered_call": "a tool call had no result",
+    "orphan_result": "a tool result had no call",
+    "second_call": "a tool call was there twice",
+    "second_result": "a tool result was there twice",
+    "cut_start": "the conversation began with an answer",
+    "unsendable": "a block that no provider takes is sent as text",
+    "refused_block": "a block that the provider refused is sent as text from now on",
+}
+"""What a `Repaired` event says, in words."""
+
+
 def event_line(event: Event) -> EventLine | None:
     """The line for an event; None if it does not concern the user."""
     match event:
@@ -64,7 +76,7 @@ def event_line(event: Event) -> EventLine | None:
             level: Level = "warning" if event.error else "note"
             return EventLine(level, f"{event.layer} could not help: {event.reason}")
         case events.Failed() if event.again:
-            again = f"{event.reason} Trying again, with a change."
+            again = f"{event.reason.rstrip('.')}. Trying again, with a change."
             return EventLine("warning", again, (("error", event.error),))
         case events.CacheBroke() if not event.expected:
             return _cache_lost(event)
@@ -72,7 +84,8 @@ def event_line(event: Event) -> EventLine | None:
             line = f"the model's earlier reasoning is no longer sent ({event.reason}); its words are"
             return EventLine("note", line, _pairs(epoch=event.epoch, cost=money(event.usd)))
         case events.Repaired():
-            return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
+            repair = _REPAIRS.get(event.what, event.what)
+            return EventLine("note", f"repaired before sending: {repair}", (("where", event.where),))
         case events.AgentChanged():
             return _agent_changed(event)
         case events.Masked():
