@@ -411,7 +411,8 @@ def test_a_picture_that_the_provider_cannot_read_ends_no_run() -> None:
 
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     with world(answer) as there, there.agent(tools=[]) as made:
-        assert made.run([{"type": "text", "text": "What is this?"}, picture]).text == "There."
+        question: Any = [{"type": "text", "text": "What is this?"}, picture]
+        assert made.run(question).text == "There."
         assert made.run("And now?").text == "There."
 
 
