@@ -1,6 +1,6 @@
 """Real Claude Code and Codex through a session with automatic compactions, a resume for each message, and tools.
 
-    python -m bench.real_clients PROGRAM [--without-plugin] [--gateway] [--keep FOLDER] [--json]
+    python -m bench.real_clients PROGRAM [--without-plugin] [--gateway] [--keep FOLDER] [--capture FILE] [--json]
 
 PROGRAM is claude-code or codex, installed from npm by exact version into `.dev/clients`. It runs in a network
 namespace of its own, against the simulator, with the plugin installed by `sevenfold install`. The user says a codeword
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bench.clients import programs, story
+from bench.clients import capture, programs, story
 from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -62,6 +62,9 @@ def main() -> int:
     parser.add_argument("--without-plugin", action="store_true")
     parser.add_argument("--gateway", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--capture", type=Path, metavar="FILE", help="write what was sent, shortened, for tests"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if INSIDE not in os.environ:
@@ -71,7 +74,12 @@ def main() -> int:
     folder = options.keep or Path(tempfile.mkdtemp(prefix="sevenfold-clients-", dir="/var/tmp"))
     try:
         figures = drive(
-            options.program, version, folder, plugin=not options.without_plugin, gateway=options.gateway
+            options.program,
+            version,
+            folder,
+            plugin=not options.without_plugin,
+            gateway=options.gateway,
+            to=options.capture,
         )
     finally:
         if not options.keep:
@@ -91,7 +99,9 @@ def in_namespace(arguments: list[str]) -> int:
     return subprocess.call(["unshare", "-rn", "sh", "-c", shell, "sh", *again], env=env, cwd=programs.ROOT)
 
 
-def drive(name: str, version: str, folder: Path, *, plugin: bool, gateway: bool) -> Figures:
+def drive(
+    name: str, version: str, folder: Path, *, plugin: bool, gateway: bool, to: Path | None = None
+) -> Figures:
     """Drive a program through the story."""
     brain = story.StoryBrain()
     compacting = replace(find(programs.CODEX_MODEL), on_demand_compaction=True, threshold_compaction=True)
@@ -124,6 +134,8 @@ def drive(name: str, version: str, folder: Path, *, plugin: bool, gateway: bool)
         requests = list(simulator.requests)
         for number, request in enumerate(requests):
             (folder / f"request-{number}.json").write_bytes(request.raw)
+        if to is not None:
+            capture.save(requests, to, folder)
         own = _own_calls(client, session) if gateway else {}
         watched = _watched_calls(client) if gateway else {}
         both = own.keys() & watched.keys()

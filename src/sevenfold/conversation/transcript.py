@@ -33,7 +33,7 @@ from sevenfold.record.decisions import (
     Segment,
     Signed,
 )
-from sevenfold.record.entries import Decision, Said, Stored, name_of
+from sevenfold.record.entries import KEPT_MESSAGE, Decision, Said, Stored, name_of
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place, Stamp, Written, shorten_label
 from sevenfold.record.view import View
@@ -56,6 +56,8 @@ class Leading(Struct, frozen=True):
     blocks: tuple[Block, ...]
     summary: bool = False
     role: str = "user"
+    kept: bool = False
+    """Whether it repeats a message of the user that is on record."""
 
 
 class Transcript:
@@ -266,6 +268,8 @@ class Transcript:
         for record, uuid in zip(leading, ids, strict=True):
             at = Stamp(self.place, uuid, parent, now)
             attachment = "system_message" if record.role == "system" else ""
+            if record.kept:
+                attachment = KEPT_MESSAGE
             written.append(
                 lines.said_by_user(
                     at, record.blocks, role=record.role, summary=record.summary, attachment=attachment

@@ -257,6 +257,8 @@ QUEUED_COMMAND = "queued_command"
 """The attachment that holds a prompt the user typed while the agent was busy."""
 KEPT_MESSAGE = "kept_message"
 """The attachment that holds a message of the user that another tool's compaction put after its summary."""
+SAID_BY_USER = ("", QUEUED_COMMAND, KEPT_MESSAGE)
+"""The kinds of attachments whose text a user said, and no attachment at all."""
 ABSORBED = "absorbed_mid_turn"
 _HUMAN = frozenset({None, "human"})
 
@@ -360,7 +362,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         message.model or "",
         None if synthetic else read_usage(message.usage),
         bool(head.is_sidechain),
-        bool(head.is_meta) or kind not in ("", QUEUED_COMMAND, KEPT_MESSAGE) or not _human(head.origin),
+        bool(head.is_meta) or kind not in SAID_BY_USER or not _human(head.origin),
         bool(head.is_compact_summary),
         synthetic,
         kind,

@@ -24,6 +24,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import (
     NOT_STORED,
+    SAID_BY_USER,
     VERSION,
     Boundary,
     Clearing,
@@ -205,7 +206,7 @@ def said_by_user(
         tuple(blocks),
         at.timestamp,
         sidechain=at.place.sidechain,
-        meta=meta or attachment != "",
+        meta=meta or attachment not in SAID_BY_USER,
         summary=summary,
         attachment=attachment,
         key=key,

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block
@@ -49,6 +50,8 @@ class SentBlock(Struct, frozen=True):
     message: int
     role: str
     block: Block
+    recorded: str = ""
+    """After a compaction: the record that it repeats; empty if it is new."""
 
 
 class Alignment(Struct, frozen=True):
@@ -165,7 +168,8 @@ def _compacted(
         if place is not None and place >= first:
             behind = True
         elif block.fingerprint is not None:
-            (new if behind else leading).append(block)
+            recorded = "" if place is None else known[place].record
+            (new if behind else leading).append(replace(block, recorded=recorded))
     return Alignment("compacted", len(matched), tuple(leading), tuple(new), kept)
 
 

@@ -102,6 +102,8 @@ class ConversationFollower:
         digest = sha256(call.body).hexdigest()
         if identity.purpose != "turn":
             conversation = self._beside(identity, request)
+            if identity.purpose == "compaction" and identity.session:
+                conversation.took_before_compaction(request)
             return FollowedCall(
                 conversation, identity, request, None, RequestChanges(), len(call.body), digest
             )

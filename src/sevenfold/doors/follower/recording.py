@@ -27,7 +27,7 @@ from sevenfold.doors.follower.alignment import (
 )
 from sevenfold.ports import Clock, Ids, Log
 from sevenfold.record import calls
-from sevenfold.record.authorship import is_summary
+from sevenfold.record.authorship import is_summary, users_words
 from sevenfold.record.blocks import Block, text_of, words_of
 from sevenfold.record.decisions import (
     Billed,
@@ -46,6 +46,9 @@ VOLATILE = b"x-anthropic-billing-header"
 """How a block of Claude Code's system prompt begins that changes and that the provider does not count."""
 LEAST_SUMMARY = 40
 """Characters below which an answer to a request for a summary is not looked for in what is sent next."""
+SAME_BEGINNING = 80
+"""Characters at the beginning by which a message that was cut is known. It is recorded either way, so being wrong about
+it loses nothing: it counts as shown again instead of as said anew."""
 _IDS_OF_ANSWERS = "-again"
 
 
@@ -201,6 +204,26 @@ class RecordedConversation:
         self._hashes = comparison.hashes
         return changes
 
+    def took_before_compaction(self, request: ClientRequest) -> None:
+        """Record what only the request for a summary shows: the results of the calls right before it.
+
+        The instruction to summarise, which stands in the last message, is not part of the conversation.
+        """
+        if self.preceding is None:
+            return
+        comparison = self.compare(request, named=True)
+        if comparison.alignment.happened != "grew":
+            return
+        last = len(comparison.hashes) - 1
+        said = [
+            sent
+            for sent in comparison.alignment.new
+            if sent.message != last or sent.block.kind == "tool_result"
+        ]
+        with self.transcript.atomic():
+            for role, message in _messages(said):
+                self._say(role, message)
+
     def relay(self, made: Relayed) -> None:
         """Record a request; before its answer, if there is one."""
         self.principal = self.principal or made.principal
@@ -241,13 +264,33 @@ class RecordedConversation:
     def _compact(self, alignment: Alignment) -> None:
         leading: list[Leading] = []
         for role, said in _messages(alignment.leading):
-            for is_summary_, run in groupby(said, key=self._is_summary):
+            for (is_summary_, repeats), run in groupby(self._with_records(said), key=self._kind_of_leading):
                 shown = tuple(part.block for part in run)
-                leading.append(Leading(shown, is_summary_, "system" if role == "system" else "user"))
+                shown_as = "system" if role == "system" else "user"
+                is_kept = repeats and shown_as == "user" and not is_summary_
+                leading.append(Leading(shown, is_summary_, shown_as, is_kept))
         usage = self._newest_usage()
         about = CompactMetadata(trigger="auto", pre_tokens=usage.prompt if usage else None)
         self.transcript.compacted_elsewhere(about, leading, alignment.kept)
         self._summary = ""
+
+    def _with_records(self, message: Sequence[SentBlock]) -> list[SentBlock]:
+        """A message of the user that the program kept only the ends of, with the record that has all of it.
+
+        Codex sends the two ends as texts of their own, with what it cut out in between.
+        """
+        first = message[0]
+        beginning = words_of(first.block)[:SAME_BEGINNING] if first.block.kind == "text" else ""
+        if first.role != "user" or first.recorded or len(beginning) < SAME_BEGINNING:
+            return list(message)
+        for item in self.transcript.view.items:
+            if item.said.role == "user" and users_words(item.said).startswith(beginning):
+                return [replace(sent, recorded=item.said.uuid) for sent in message]
+        return list(message)
+
+    def _kind_of_leading(self, sent: SentBlock) -> tuple[bool, bool]:
+        """Whether a block in front of what was kept is a summary, and whether it repeats what was said before."""
+        return self._is_summary(sent), bool(sent.recorded)
 
     def _newest_usage(self) -> Usage | None:
         answers = (item.said for item in reversed(self.transcript.view.items))
