@@ -194,6 +194,41 @@ def test_a_folder_is_trusted_as_it_was_seen(trust, brought, name, change):
 
 
 @pytest.mark.spec("S19.5")
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("make check", "Makefile"),
+        ("npm run lint --silent", "package.json"),
+        ("cd . && just check", "justfile"),
+        ("python -m tools.check --fast", "tools/check.py"),
+        ("python -m tools", "tools/__main__.py"),
+        ("python3 -m tools.deep", "tools/deep/__init__.py"),
+    ],
+)
+def test_what_a_hook_runs_by_a_recipe_or_as_a_module_is_seen_as_well(trust, folder, command, name):
+    hooks = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
+    for path, text in ((".sevenfold/hooks.json", json.dumps(hooks)), (name, "harmless")):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    trust.add(folder)
+    (folder / name).write_text("something else")
+    assert trust.changes(folder) == [f"changed: programs {name}"]
+
+
+@pytest.mark.spec("S19.5")
+def test_a_change_is_seen_however_many_files_there_are(trust, folder, monkeypatch):
+    monkeypatch.setattr("sevenfold.stores.trust.MOST_SEEN", 3)
+    agents = folder / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    for number in range(5):
+        (agents / f"a{number}.md").write_text("Work.")
+    trust.add(folder)
+    assert trust.covers(folder)
+    (agents / "a4.md").write_text("Do something else.")
+    assert trust.changes(folder) == ["changed: agents .claude/agents/**/*.md, 2 further files"]
+
+
+@pytest.mark.spec("S19.5")
 def test_a_new_file_that_would_take_effect_is_asked_about_and_any_other_is_not(trust, folder):
     trust.add(folder)
     (folder / "README.md").write_text("hello")

@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -56,9 +56,24 @@ SEEN: Mapping[str, tuple[str, ...]] = {
 _RUN = ("hooks", "servers")
 """What names programs; those in the folder itself count as well."""
 PROGRAMS = "programs"
+RECIPES: Mapping[str, tuple[str, ...]] = {
+    "bun": ("package.json",),
+    "deno": ("deno.json", "deno.jsonc"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "npm": ("package.json",),
+    "nox": ("noxfile.py",),
+    "pnpm": ("package.json",),
+    "rake": ("Rakefile",),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "tox": ("tox.ini",),
+    "yarn": ("package.json",),
+}
+"""Programs that run what a file of the folder says, and these files."""
 MOST_SEEN = 2_000
-"""Files of one kind."""
+"""Files that match one pattern and are listed by name; those beyond it are seen as one."""
 LARGEST_READ = 4 * 1024 * 1024
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _VARIABLE = re.compile(r"\$\{?(?:CLAUDE|SEVENFOLD)_PROJECT_DIR\}?/?")
 
 TrustState = Literal["trusted", "changed", "unknown"]
@@ -89,7 +104,10 @@ def brings(folder: Path) -> dict[str, str]:
     named: set[Path] = set()
     for kind, patterns in SEEN.items():
         for pattern in patterns:
-            for path in _matching(folder, pattern):
+            matching = _matching(folder, pattern)
+            if further := matching[MOST_SEEN:]:
+                found[f"{kind} {pattern}, {len(further):,} further files"] = _state_of(further)
+            for path in matching[:MOST_SEEN]:
                 content = _content(path)
                 found[f"{kind} {path.relative_to(folder).as_posix()}"] = hashlib.sha256(content).hexdigest()
                 if kind in _RUN:
@@ -110,9 +128,18 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
     try:
-        return [path for path in sorted(folder.glob(pattern)) if path.is_file()][:MOST_SEEN]
+        return [path for path in sorted(folder.glob(pattern)) if path.is_file()]
     except (OSError, ValueError):
         return []
+
+
+def _state_of(paths: Sequence[Path]) -> str:
+    """A digest that changes when one of many files does."""
+    state = hashlib.sha256()
+    for path in paths:
+        content = hashlib.sha256(_content(path)).hexdigest()
+        state.update(f"{len(path.parts)} {path} {content}\n".encode(errors="surrogateescape"))
+    return state.hexdigest()
 
 
 def _content(path: Path) -> bytes:
@@ -140,10 +167,21 @@ def _programs(folder: Path, content: bytes) -> Iterator[Path]:
             values += value
         elif isinstance(value, str):
             for word in re.split(r"[\s;|&<>()'\"=]+", _VARIABLE.sub("", value)):
-                with suppress(OSError, ValueError, RuntimeError):
-                    path = (folder / word).resolve()
-                    if word and path.is_file() and path.is_relative_to(folder):
-                        yield path
+                for name in _may_run(word):
+                    with suppress(OSError, ValueError, RuntimeError):
+                        path = (folder / name).resolve()
+                        if path.is_file() and path.is_relative_to(folder):
+                            yield path
+
+
+def _may_run(word: str) -> Iterator[str]:
+    """The files that a word of a command may stand for: a path, a module of Python, or a recipe."""
+    if word:
+        yield word
+    yield from RECIPES.get(word, ())
+    if _MODULE.fullmatch(word):
+        path = word.replace(".", "/")
+        yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
