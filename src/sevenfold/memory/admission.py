@@ -103,7 +103,7 @@ def _store(
 ) -> list[Admission]:
     for _ in range(TRIES):
         base = memory.generation()
-        there = {one.entry.file: one for one in memory.entries()}
+        there = {known.entry.file: known for known in memory.entries()}
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
@@ -116,7 +116,8 @@ def _store(
             origin = edit.stamp.origin if edit is not None else there[file].stamp.origin
             results.append(Admission(fact, file, new=file not in there, origin=origin))
             if edit is not None:
-                there[file], edits[file] = KnownEntry(read_entry(file, edit.content), edit.stamp), edit
+                there[file] = KnownEntry(read_entry(file, edit.content), edit.stamp)
+                edits[file] = edit
         if not edits:
             return results
         reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
@@ -205,10 +206,12 @@ def _kept(
     fact: LastingFact, new: KnownEntry, seen: Witness, taken: Container[str]
 ) -> tuple[str, EntryEdit | None]:
     """A new entry for the fact; raises `Refused` if the model knows it without memory."""
-    words = new.entry.quotations or fact.quotations or (new.entry.body,)
-    if all(any(says(text, one) for text in seen.given) for one in words):
+    stated = new.entry.quotations or fact.quotations or (new.entry.body,)
+    if all(any(says(text, statement) for text in seen.given) for statement in stated):
         raise Refused("the model is given this in every session")
-    if not new.stamp.trusted and all(any(says(text, one) for text in seen.shown) for one in words):
+    if not new.stamp.trusted and all(
+        any(says(text, statement) for text in seen.shown) for statement in stated
+    ):
         raise Refused("a file, a command or memory shows it")
     file = free_name(new.entry.file, taken)
     content = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md"))).render()

@@ -56,7 +56,8 @@ def annotated(
 
 def _dates(known: KnownEntry, proposed: Iterable[tuple[str, str]]) -> str:
     """The relative days in an entry with their dates, unless they were written down when it was made."""
-    entry, there = known.entry, known.entry.page.values.get(DATED, "")
+    entry = known.entry
+    there = known.entry.page.values.get(DATED, "")
     if DATES in entry.note or not known.stamp.created:
         return there
     said_on = datetime.fromtimestamp(known.stamp.created).date()

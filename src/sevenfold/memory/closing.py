@@ -64,17 +64,21 @@ def close_earlier(
     """
     if not seen.only_users_words:
         for earlier in fact.replaces:
-            words = " ".join(fact.quotations)
+            quotation = " ".join(fact.quotations)
             yield Closing(
-                earlier, words, refused="only a look that shows nothing but your words ends what you said"
+                earlier,
+                quotation,
+                refused="only a look that shows nothing but your words ends what you said",
             )
         return
     later = _later(fact, seen)
     if later is None:
-        words = " ".join(fact.quotations)
+        quotation = " ".join(fact.quotations)
         for earlier in fact.replaces:
             yield Closing(
-                earlier, words, refused="only the user's own words, to the letter, end what the user said"
+                earlier,
+                quotation,
+                refused="only the user's own words, to the letter, end what the user said",
             )
         return
     targets: dict[str, str] = {}
@@ -94,8 +98,11 @@ def close_earlier(
 
 def _later(fact: LastingFact, seen: Witness) -> UsersStatement | None:
     """The statement that ends others, if the user made it in the stretch that was just examined."""
-    statements = (seen.statement(words, fact.message, forgiving=False) for words in fact.quotations)
-    return next((one for one in statements if one is not None and seen.is_new(one.record)), None)
+    statements = (seen.statement(quotation, fact.message, forgiving=False) for quotation in fact.quotations)
+    return next(
+        (statement for statement in statements if statement is not None and seen.is_new(statement.record)),
+        None,
+    )
 
 
 def _earlier(
@@ -107,25 +114,25 @@ def _earlier(
     if held is not None:
         _must_be_closable(held, later, seen, now)
         return None if held.entry.over(memory.today()) else held
-    said = seen.statement(named, forgiving=False)
-    if said is None:
+    statement = seen.statement(named, forgiving=False)
+    if statement is None:
         raise Refused("nothing that the user said before has these words")
     if (
-        said.text == later.text
-        or not seen.is_new(said.record)
-        or seen.order(said.record) > seen.order(later.record)
+        statement.text == later.text
+        or not seen.is_new(statement.record)
+        or seen.order(statement.record) > seen.order(later.record)
     ):
         return None
     taken = {entry.entry.file for entry in memory.entries()}
-    file = free_name(f"{slug(said.text)}.md", taken)
-    entry = write_entry(file.removesuffix(".md"), "project", said.text, quoted([said.text]))
+    file = free_name(f"{slug(statement.text)}.md", taken)
+    entry = write_entry(file.removesuffix(".md"), "project", statement.text, quoted([statement.text]))
     if problem := memory.refuses(entry.render()):
         raise Refused(problem)
-    when = seen.times.get(said.record, now)
+    when = seen.times.get(statement.record, now)
     stamp = Provenance(
-        digest(entry.render()), "user", (f"{seen.session}/{said.record}",), created=when, verified=when
+        digest(entry.render()), "user", (f"{seen.session}/{statement.record}",), created=when, verified=when
     )
-    reason = shortened(said.text, LONGEST_REASON)
+    reason = shortened(statement.text, LONGEST_REASON)
     memory.commit({file: EntryEdit(entry.render(), stamp)}, "remember", reason, session=seen.session)
     return KnownEntry(entry, stamp)
 
@@ -140,8 +147,8 @@ def _named_entry(known: list[KnownEntry], named: str) -> KnownEntry | None:
     return max(holding, key=lambda entry: (not entry.entry.until, entry.when), default=None)
 
 
-def _says(entry: MemoryEntry, words: str) -> bool:
-    return nearest("\n\n".join(entry.quotations) or entry.body, words, forgiving=False) is not None
+def _says(entry: MemoryEntry, statement: str) -> bool:
+    return nearest("\n\n".join(entry.quotations) or entry.body, statement, forgiving=False) is not None
 
 
 def _must_be_closable(earlier: KnownEntry, later: UsersStatement, seen: Witness, now: float) -> None:
@@ -162,12 +169,12 @@ def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, most: int)
     """Those of the entries that a statement may end: all that its words name, or else at most so many."""
     if len(targets) <= most:
         return list(targets)
-    words = distinctive_words(later)
+    named_words = distinctive_words(later)
     held = {entry.entry.file: entry for entry in memory.entries()}
     named = [
         file
         for file in targets
-        if file in held and shared(words, distinctive_words(held[file].entry.words))
+        if file in held and shared(named_words, distinctive_words(held[file].entry.words))
     ]
     return named or list(targets)[:most]
 
@@ -178,7 +185,7 @@ def _close(memory: Memory, file: str, later: UsersStatement, seen: Witness, now:
     earlier = " ".join(known.entry.words.split())
     said_on = seen.days.get(later.record) or date.fromtimestamp(seen.times.get(later.record, now))
     edit = closed_on(known, min(said_on.isoformat(), memory.today()))
-    before, after = (shortened(words, LONGEST_REASON) for words in (earlier, later.text))
+    before, after = (shortened(text, LONGEST_REASON) for text in (earlier, later.text))
     reason = f'closed "{before}": the user said "{after}"'
     done = memory.commit({file: edit}, "remember", reason, session=seen.session, based_on=base)
     if done.entries.get(file) != edit.stamp:

@@ -64,10 +64,10 @@ class MemoryCommands:
         self._memory = memory
         self._witness = witness
 
-    def run(self, given: Mapping[str, Any]) -> str:
+    def run(self, call: Mapping[str, Any]) -> str:
         """Execute a command and return the text for the model; raises `InputError` or `Refused`."""
         try:
-            command = msgspec.convert(dict(given), MemoryCommand)
+            command = msgspec.convert(dict(call), MemoryCommand)
         except msgspec.ValidationError as error:
             raise InputError(f"this is not a command of the memory tool: {error}") from error
         return self.carry_out(command)
@@ -87,7 +87,7 @@ class MemoryCommands:
             known = files[path]
             return _numbered(command, known.entry.render().decode(errors="replace"), _doubt(known))
         start = f"{path}/" if path else ""
-        sizes = {name: len(one.entry.render()) for name, one in files.items() if name.startswith(start)}
+        sizes = {name: len(entry.entry.render()) for name, entry in files.items() if name.startswith(start)}
         if not sizes and path:
             raise InputError(f"The path {command.path} does not exist. Please provide a valid path.")
         below = {name.removeprefix(start): size for name, size in sizes.items()}
@@ -95,13 +95,13 @@ class MemoryCommands:
 
     def _files(self) -> dict[str, KnownEntry]:
         """The entries, by the paths that the model uses."""
-        return {their_path(one, SOURCE): one for one in self._memory.entries()}
+        return {their_path(known, SOURCE): known for known in self._memory.entries()}
 
-    def _file(self, given: str) -> tuple[str, KnownEntry]:
-        path = _below_root(given)
+    def _file(self, name: str) -> tuple[str, KnownEntry]:
+        path = _below_root(name)
         known = self._files().get(path)
         if known is None:
-            raise InputError(f"The path {given} does not exist. Please provide a valid path.")
+            raise InputError(f"The path {name} does not exist. Please provide a valid path.")
         return path, known
 
     # -- writing ---------------------------------------------------------------------------------
@@ -116,7 +116,8 @@ class MemoryCommands:
         if not command.file_text.strip():
             raise InputError(f"{command.path} would be empty: give its text in file_text")
         content = command.file_text.encode(errors="replace")
-        body, seen = read_entry(path, content).body, self._witness()
+        body = read_entry(path, content).body
+        seen = self._witness()
         if seen.statement(body) is not None:
             (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.clock.now())
             if done.refused:
@@ -163,31 +164,36 @@ class MemoryCommands:
         return f"Successfully deleted {command.path}"
 
     def _rename(self, command: MemoryCommand) -> str:
-        old, new = _below_root(command.old_path), _below_root(command.new_path)
+        old = _below_root(command.old_path)
+        new = _below_root(command.new_path)
         if not old or not new or new == INDEX:
             raise Refused(f"Cannot rename {command.old_path} to {command.new_path}")
         if any(name == new or name.startswith(f"{new}/") for name in self._files()):
             raise InputError(f"The destination {command.new_path} already exists")
-        found = self._under(command.old_path)
-        moved = {new + name.removeprefix(old): known.entry.render() for name, known in found.items()}
-        self._write({**dict.fromkeys(found), **moved}, f"renamed {old} to {new}")
+        moving = self._under(command.old_path)
+        moved = {new + name.removeprefix(old): known.entry.render() for name, known in moving.items()}
+        self._write({**dict.fromkeys(moving), **moved}, f"renamed {old} to {new}")
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
-    def _under(self, given: str) -> dict[str, KnownEntry]:
+    def _under(self, named: str) -> dict[str, KnownEntry]:
         """The file at this path, or all files in this directory; raises `InputError` if there are none."""
-        path = _below_root(given)
-        found = {
-            name: one for name, one in self._files().items() if name == path or name.startswith(f"{path}/")
+        path = _below_root(named)
+        below = {
+            name: known
+            for name, known in self._files().items()
+            if name == path or name.startswith(f"{path}/")
         }
-        if not found:
-            raise InputError(f"The path {given} does not exist")
-        return found
+        if not below:
+            raise InputError(f"The path {named} does not exist")
+        return below
 
     def _write(self, contents: Mapping[str, bytes | None], reason: str) -> None:
         """Write new contents, by path, in one change; None deletes a file."""
-        base, files = self._memory.generation(), self._files()
-        taken = {one.entry.file for one in files.values()}
-        seen, touched = self._witness(), (files[path].stamp.origin for path in contents if path in files)
+        base = self._memory.generation()
+        files = self._files()
+        taken = {entry.entry.file for entry in files.values()}
+        seen = self._witness()
+        touched = (files[path].stamp.origin for path in contents if path in files)
         least = least_trusted("model", seen.least, *touched)
         edits: dict[str, EntryEdit | None] = {}
         for path, content in contents.items():
@@ -216,32 +222,32 @@ def _doubt(known: KnownEntry) -> str:
     return ""
 
 
-def _below_root(given: str) -> str:
+def _below_root(named: str) -> str:
     """The path relative to the root; raises `InputError` if it is not below it."""
-    path = given.rstrip("/")
+    path = named.rstrip("/")
     if path == ROOT:
         return ""
     if not path.startswith(f"{ROOT}/"):
-        raise InputError(f"Path must start with {ROOT}, got: {given[:LONGEST_PATH]}")
+        raise InputError(f"Path must start with {ROOT}, got: {named[:LONGEST_PATH]}")
     parts = path.removeprefix(f"{ROOT}/").split("/")
     if len(path) > LONGEST_PATH or any(part in ("", ".", "..") or not part.isprintable() for part in parts):
-        raise InputError(f"{given[:LONGEST_PATH]!r} is not a path of a memory file")
+        raise InputError(f"{named[:LONGEST_PATH]!r} is not a path of a memory file")
     return "/".join(parts)
 
 
 def _listing(directory: str, sizes: Mapping[str, int]) -> str:
     """A listing of a directory, two levels deep."""
-    found: dict[str, int] = {}
+    size_by_path: dict[str, int] = {}
     for name, size in sorted(sizes.items()):
         parts = name.split("/")
         for depth in range(1, min(len(parts), DEEPEST + 1)):
             folder = "/".join(parts[:depth]) + "/"
-            found[folder] = found.get(folder, 0) + size
+            size_by_path[folder] = size_by_path.get(folder, 0) + size
         if len(parts) <= DEEPEST:
-            found[name] = size
+            size_by_path[name] = size
     head = f"Here're the files and directories up to 2 levels deep in {directory}, excluding hidden items:"
     total = f"{_size(sum(sizes.values()))}\t{directory}"
-    lines = (f"{_size(n)}\t{directory}/{name}" for name, n in sorted(found.items()))
+    lines = (f"{_size(n)}\t{directory}/{name}" for name, n in sorted(size_by_path.items()))
     return "\n".join([head, total, *lines])
 
 

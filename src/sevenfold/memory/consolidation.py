@@ -86,16 +86,16 @@ class Consolidation(Struct, frozen=True):
 
 def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
     """The first entry extended with the content of all parts; its origin is the least trusted of theirs."""
-    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
+    quotations = dict.fromkeys(quotation for part in parts for quotation in part.entry.quotations)
     rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
-    body = "\n\n".join(filter(None, (quoted(said), *rest)))
+    body = "\n\n".join(filter(None, (quoted(quotations), *rest)))
     page = Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
     content = MemoryEntry(first.entry.file, page).render()
     stamp = msgspec.structs.replace(
         first.stamp,
         sha256=digest(content),
         origin=least_trusted(*(part.stamp.origin for part in parts)),
-        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
+        evidence=tuple(dict.fromkeys(record for part in parts for record in part.stamp.evidence)),
         verified=max(part.stamp.verified for part in parts),
     )
     return EntryEdit(content, stamp)
@@ -106,20 +106,20 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
-    texts = [one.entry.words for one in known]
+    texts = [entry.entry.words for entry in known]
     roots = [frozenset(word[:ROOT] for word in distinctive_words(text)) for text in texts]
-    for place, one in enumerate(known):
-        if one.entry.file in taken:
+    for number, entry in enumerate(known):
+        if entry.entry.file in taken:
             continue
-        group = [one.entry.file]
-        for next_place in range(place + 1, len(known)):
+        group = [entry.entry.file]
+        for next_place in range(number + 1, len(known)):
             # Most pairs have nothing in common, and comparing all word by word would take minutes in a large memory.
-            if 2 * len(roots[place] & roots[next_place]) < max(len(roots[place]), len(roots[next_place])):
+            if 2 * len(roots[number] & roots[next_place]) < max(len(roots[number]), len(roots[next_place])):
                 continue
-            if same_fact(texts[place], texts[next_place]):
+            if same_fact(texts[number], texts[next_place]):
                 group.append(known[next_place].entry.file)
                 continue
-            older, newer = sorted((place, next_place), key=lambda at: known[at].when)
+            older, newer = sorted((number, next_place), key=lambda at: known[at].when)
             if ends(texts[older], texts[newer]):
                 closed.append((known[older].entry.file, known[newer].entry.file))
         if len(group) > 1:
@@ -130,7 +130,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
 
 def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
     """Parse a model's answer; None if it did not follow the format. Unknown names are ignored."""
-    files = {one.entry.name: one.entry.file for one in known}
+    files = {entry.entry.name: entry.entry.file for entry in known}
     same = []
     for names in _SAME.findall(answer):
         group = tuple(dict.fromkeys(files[name] for name in _names(names) if name in files))
@@ -142,8 +142,8 @@ def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
         for name in _names(names)
         if name in files and by in files and name != by
     ]
-    dates = [(files[name], words, day) for name, words, day in _DATE.findall(answer) if name in files]
-    short = [(files[name], words) for name, words in _SHORT.findall(answer) if name in files]
+    dates = [(files[name], phrase, day) for name, phrase, day in _DATE.findall(answer) if name in files]
+    short = [(files[name], phrase) for name, phrase in _SHORT.findall(answer) if name in files]
     tags = (_SAME, _REPLACED, _DATE, _SHORT, _NOTHING)
     if not any(tag.search(answer) for tag in tags):
         return None
@@ -157,17 +157,18 @@ def plan(
 
     ``there`` checks whether a path or command that an entry names still exists.
     """
-    held = {one.entry.file: one for one in known}
+    held = {entry.entry.file: entry for entry in known}
     budget = max(LEAST_BUDGET, int(len(known) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
-    done, refused = list[str](), list[str]()
+    done: list[str] = []
+    refused: list[str] = []
     for group in proposal.same:
         parts = [held[file] for file in group if file in held and file not in edits]
         over = "the budget of this dream is spent" if len(edits) + len(parts) > budget else ""
         if problem := _unlike(parts, today) or over:
             refused.append(f"{_listed(group)}: {problem}")
             continue
-        oldest = min(parts, key=lambda one: one.when)
+        oldest = min(parts, key=lambda entry: entry.when)
         merged = merge(oldest, parts)
         if len(merged.content) > MOST_BYTES:
             refused.append(f"{_listed(group)}: together they would be too large")
@@ -175,7 +176,7 @@ def plan(
         edits |= {part.entry.file: None for part in parts}
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
-    others = [one for one in known if one.entry.file not in edits and not one.entry.over(today)]
+    others = [entry for entry in known if entry.entry.file not in edits and not entry.entry.over(today)]
     added = _annotations(others, proposal, there)
     if added:
         done.append(f"added dates, missing files or shorter lines to {_listed(added)}")
@@ -189,13 +190,13 @@ def _annotations(
 ) -> dict[str, EntryEdit]:
     """What a dream adds to the heads of entries."""
     dates: dict[str, list[tuple[str, str]]] = {}
-    for file, words, day in proposal.dates:
-        dates.setdefault(file, []).append((words, day))
+    for file, phrase, day in proposal.dates:
+        dates.setdefault(file, []).append((phrase, day))
     short: Mapping[str, str] = dict(proposal.short)
     added: dict[str, EntryEdit] = {}
-    for one in known:
-        file = one.entry.file
-        edit = annotated(one, dates.get(file, ()), short.get(file, ""), there)
+    for entry in known:
+        file = entry.entry.file
+        edit = annotated(entry, dates.get(file, ()), short.get(file, ""), there)
         if edit is not None and len(added) < MOST_ANNOTATED:
             added[file] = edit
     return added
@@ -218,18 +219,18 @@ def _contradicted(held: Mapping[str, KnownEntry], proposal: Proposal, today: str
 
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
     """The names of entries that a search for their own words no longer finds; closed entries do not count."""
-    closed = {one.entry.file for one in after if one.entry.over(today)}
-    held = (one.entry for one in before if one.entry.file not in closed)
-    found = (one for one in held if _answers(one.words, before, today))
-    return [one.name for one in found if not _answers(one.words, after, today)]
+    closed = {entry.entry.file for entry in after if entry.entry.over(today)}
+    held = (entry.entry for entry in before if entry.entry.file not in closed)
+    answerable = (entry for entry in held if _answers(entry.words, before, today))
+    return [entry.name for entry in answerable if not _answers(entry.words, after, today)]
 
 
 def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
     """The entries as they would be after these edits."""
-    kept = [one for one in known if one.entry.file not in edits]
+    kept = [entry for entry in known if entry.entry.file not in edits]
     changed = {file: edit for file, edit in edits.items() if edit is not None}
-    made = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
-    return sorted((*kept, *made), key=lambda one: one.entry.file)
+    edited = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
+    return sorted((*kept, *edited), key=lambda entry: entry.entry.file)
 
 
 def dream(
@@ -244,15 +245,15 @@ def dream(
     """
     for _ in range(TRIES):
         base = memory.generation()
-        made = prepare(memory, suggested, there)
-        if not made.edits:
-            return made
+        prepared = prepare(memory, suggested, there)
+        if not prepared.edits:
+            return prepared
         if not goes_on():
             raise Refused("the dream was stopped, or another process took over")
-        now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
-        wanted = {file: edit.stamp if edit else None for file, edit in made.edits.items()}
+        now = memory.commit(prepared.edits, "dream", "; ".join(prepared.done), based_on=base, whole=True)
+        wanted = {file: edit.stamp if edit else None for file, edit in prepared.edits.items()}
         if all(now.entries.get(file) == stamp for file, stamp in wanted.items()):
-            return msgspec.structs.replace(made, change=now.number)
+            return msgspec.structs.replace(prepared, change=now.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
 
@@ -260,25 +261,26 @@ def prepare(
     memory: Memory, suggested: Proposal | None = None, there: Callable[[str], bool] | None = None
 ) -> Consolidation:
     """What a dream would do now; no edits if any entry could no longer be found afterwards."""
-    known, today = memory.entries(), memory.today()
-    made = plan(known, by_rules(known).plus(suggested or Proposal()), today, there)
-    if not made.edits:
-        return made
-    lost = losses(known, after_edits(known, made.edits), today)
+    known = memory.entries()
+    today = memory.today()
+    planned = plan(known, by_rules(known).plus(suggested or Proposal()), today, there)
+    if not planned.edits:
+        return planned
+    lost = losses(known, after_edits(known, planned.edits), today)
     if lost:
         reason = f"given up: {', '.join(lost)} could not be found any more"
-        return Consolidation({}, (), (*made.refused, reason), made.proposed)
-    return made
+        return Consolidation({}, (), (*planned.refused, reason), planned.proposed)
+    return planned
 
 
-def _answers(words: str, known: Sequence[KnownEntry], today: str) -> bool:
-    return any(words_held(fit.known.entry, words) for fit in fitting(words, known, today))
+def _answers(query: str, known: Sequence[KnownEntry], today: str) -> bool:
+    return any(words_held(fit.known.entry, query) for fit in fitting(query, known, today))
 
 
-def words_held(entry: MemoryEntry, words: str) -> bool:
+def words_held(entry: MemoryEntry, statement: str) -> bool:
     """Whether an entry contains all of these lines."""
     body = " ".join(entry.body.replace("\n> ", "\n").split())
-    return all(" ".join(line.split()) in body for line in words.splitlines())
+    return all(" ".join(line.split()) in body for line in statement.splitlines())
 
 
 def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
@@ -293,11 +295,11 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         return "one of them no longer holds"
     first = distinctive_words(parts[0].entry.words)
     for part in parts[1:]:
-        words = distinctive_words(part.entry.words)
-        both = shared(first, words)
-        if len(both) < LEAST_SHARED or len(both) < ALIKE * max(len(first), len(words)):
+        statement_words = distinctive_words(part.entry.words)
+        both = shared(first, statement_words)
+        if len(both) < LEAST_SHARED or len(both) < ALIKE * max(len(first), len(statement_words)):
             return "they speak of different things"
-        if any(map(names_something, first ^ words)):
+        if any(map(names_something, first ^ statement_words)):
             return "they name different things"
         texts = parts[0].entry.words, part.entry.words
         if ends(*texts) or ends(*reversed(texts)):

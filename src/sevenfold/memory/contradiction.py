@@ -42,7 +42,8 @@ LEAST_WORDS = 2
 
 def ends(older: str, newer: str) -> bool:
     """Whether the later of two texts says that the earlier one is no longer valid."""
-    before, after = _plain(older), _plain(newer)
+    before = _plain(older)
+    after = _plain(newer)
     if _OPEN.search(before) or _OPEN.search(after):
         return False
     return _denies(before, after) or _replaces(before, after) or _gives_other_value(before, after)
@@ -69,25 +70,27 @@ def _denies(before: str, after: str) -> bool:
 
 def _replaces(before: str, after: str) -> bool:
     """Whether the later one names what it replaces."""
-    found = _INSTEAD.search(after)
-    if found is None:
+    instead = _INSTEAD.search(after)
+    if instead is None:
         return False
-    left, right = _words(before), _words(after[: found.start()] + " " + after[found.end() :])
+    left = _words(before)
+    right = _words(after[: instead.start()] + " " + after[instead.end() :])
     places = _differing(left, right)
-    replaced = _WORD.findall(found[1])
+    replaced = _WORD.findall(instead[1])
     return places is not None and len(places) == 1 and [left[places[0]]] == replaced
 
 
 def _gives_other_value(before: str, after: str) -> bool:
     """Whether they give the same single thing ("the …" or "my …") two different values."""
-    left, right = _words(before), _words(after)
-    places = _differing(left, right)
-    if not places or len(places) > 1 or left[0] not in _THE_ONE:
+    left = _words(before)
+    right = _words(after)
+    positions = _differing(left, right)
+    if not positions or len(positions) > 1 or left[0] not in _THE_ONE:
         return False
-    place = places[0]
-    if not (names_something(left[place]) and names_something(right[place])):
+    position = positions[0]
+    if not (names_something(left[position]) and names_something(right[position])):
         return False
-    verb = place - 1
+    verb = position - 1
     while verb > 0 and left[verb] in _BETWEEN:
         verb -= 1
     return left[verb] in _STATES
@@ -97,4 +100,4 @@ def _differing(left: Sequence[str], right: Sequence[str]) -> list[int] | None:
     """The indexes at which they differ; None if their lengths differ."""
     if len(left) != len(right):
         return None
-    return [place for place, pair in enumerate(zip(left, right, strict=True)) if not same_word(*pair)]
+    return [position for position, pair in enumerate(zip(left, right, strict=True)) if not same_word(*pair)]

@@ -138,9 +138,9 @@ _ISO = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _FIGURE = re.compile(r"\d+")
 
 
-def absolute_dates(words: str, said_on: date) -> dict[str, str]:
+def absolute_dates(text: str, said_on: date) -> dict[str, str]:
     """The phrases that name a day relative to ``said_on``, each with its date."""
-    return {phrase: day.isoformat() for phrase, day in _resolved(words, said_on)}
+    return {phrase: day.isoformat() for phrase, day in _resolved(text, said_on)}
 
 
 def dates_line(named: Mapping[str, str]) -> str:
@@ -148,9 +148,9 @@ def dates_line(named: Mapping[str, str]) -> str:
     return f"{DATES}{', '.join(f'{phrase} is {day}' for phrase, day in named.items())}." if named else ""
 
 
-def checked_dates(words: str, proposed: Iterable[tuple[str, str]], said_on: date) -> dict[str, str]:
+def checked_dates(text: str, proposed: Iterable[tuple[str, str]], said_on: date) -> dict[str, str]:
     """The phrases with a date in a statement: those that code resolves, and those a model proposed rightly."""
-    plain = " ".join(words.split())
+    plain = " ".join(text.split())
     named = absolute_dates(plain, said_on)
     for phrase, day in proposed:
         phrase = " ".join(phrase.split())
@@ -166,15 +166,15 @@ def checked_dates(words: str, proposed: Iterable[tuple[str, str]], said_on: date
     return named
 
 
-def names_day(words: str, day: str, named: Mapping[str, str], said_on: date | None) -> bool:
+def names_day(text: str, day: str, named: Mapping[str, str], said_on: date | None) -> bool:
     """Whether a statement itself names this day: by its date, by a day of the week, or relative to ``said_on``."""
     when = _day(day)
     if when is None:
         return False
-    weekdays = {_WEEKDAYS[name.casefold()] for name in _NAMED_DAY.findall(words)}
+    weekdays = {_WEEKDAYS[name.casefold()] for name in _NAMED_DAY.findall(text)}
     near = said_on is None or 0 <= (when - said_on).days <= NEAR
     return (
-        day in named.values() or _is_written(words, when, said_on) or (near and when.weekday() in weekdays)
+        day in named.values() or _is_written(text, when, said_on) or (near and when.weekday() in weekdays)
     )
 
 
@@ -195,24 +195,24 @@ def _can_mean(phrase: str, when: date, said_on: date) -> bool:
     return abs(away) <= FAR
 
 
-def _is_written(words: str, when: date, said_on: date | None) -> bool:
+def _is_written(text: str, when: date, said_on: date | None) -> bool:
     """Whether words give this date: as 2026-12-31, 31.12., 12/31, 31 December or 12月31日."""
-    if any(tuple(map(int, parts)) == (when.year, when.month, when.day) for parts in _ISO.findall(words)):
+    if any(tuple(map(int, parts)) == (when.year, when.month, when.day) for parts in _ISO.findall(text)):
         return True
     near = said_on is None or 0 <= (when - said_on).days <= 366
-    figures = [int(figure) for figure in _FIGURE.findall(words)]
+    figures = [int(figure) for figure in _FIGURE.findall(text)]
     years = [figure for figure in figures if figure > 1900]
     if when.day not in figures or (years and when.year not in years) or not (years or near):
         return False
-    months = {_MONTHS[word] for word in re.findall(r"[^\W\d_]+", words.casefold()) if word in _MONTHS}
-    written = re.search(rf"(?<!\d)0?{when.day}\s*[./]\s*0?{when.month}(?!\d)", words)
-    american = re.search(rf"(?<!\d)0?{when.month}/0?{when.day}(?!\d)", words)
-    chinese = re.search(rf"(?<!\d){when.month}\s*月\s*{when.day}\s*[日号號]", words)
+    months = {_MONTHS[word] for word in re.findall(r"[^\W\d_]+", text.casefold()) if word in _MONTHS}
+    written = re.search(rf"(?<!\d)0?{when.day}\s*[./]\s*0?{when.month}(?!\d)", text)
+    american = re.search(rf"(?<!\d)0?{when.month}/0?{when.day}(?!\d)", text)
+    chinese = re.search(rf"(?<!\d){when.month}\s*月\s*{when.day}\s*[日号號]", text)
     return when.month in months or bool(written or american or chinese)
 
 
-def _resolved(words: str, said_on: date) -> Iterator[tuple[str, date]]:
-    plain = " ".join(words.split()).replace("’", "'")
+def _resolved(text: str, said_on: date) -> Iterator[tuple[str, date]]:
+    plain = " ".join(text.split()).replace("’", "'")
     coming = bool(_COMING.search(plain)) and not _PAST.search(plain)
     for match in _RELATIVE.finditer(plain):
         part = {name: value.casefold() for name, value in match.groupdict().items() if value}
@@ -221,7 +221,8 @@ def _resolved(words: str, said_on: date) -> Iterator[tuple[str, date]]:
         elif "ahead" in part:
             yield match[0], said_on + _span(part["ahead"], part["unit"])
         elif "back" in part or "back_2" in part:
-            number, unit = part.get("back") or part["back_2"], part.get("past") or part["past_2"]
+            number = part.get("back") or part["back_2"]
+            unit = part.get("past") or part["past_2"]
             yield match[0], said_on - _span(number, unit)
         elif "dense_number" in part:
             span = _span(part["dense_number"], part["dense_unit"])

@@ -55,14 +55,14 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def kind(self) -> Kind:
         """Its type; an unknown one counts as ``project``."""
-        given = self.page.values.get("type", "")
-        return given if given in KINDS else "project"
+        kind = self.page.values.get("type", "")
+        return kind if kind in KINDS else "project"
 
     @property
     def description(self) -> str:
         """One line about it; if it has none, the beginning of its body."""
-        given = self.page.values.get("description", "") or " ".join(self.body.split()).lstrip("> ")
-        return shortened(_clean(given), 150)
+        description = self.page.values.get("description", "") or " ".join(self.body.split()).lstrip("> ")
+        return shortened(_clean(description), 150)
 
     @property
     def until(self) -> str:
@@ -82,8 +82,10 @@ class MemoryEntry(Struct, frozen=True):
     def quotations(self) -> tuple[str, ...]:
         """The user's words in it, one text per block of quoted lines."""
         blocks = groupby(self._parts[0], key=lambda line: line.startswith(">"))
-        said = (" ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted)
-        return tuple(filter(None, map(str.strip, said)))
+        quotations = (
+            " ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted
+        )
+        return tuple(filter(None, map(str.strip, quotations)))
 
     @property
     def words(self) -> str:
@@ -131,14 +133,16 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
     return MemoryEntry(file, page)
 
 
-def quoted(words: Iterable[str]) -> str:
+def quoted(statements: Iterable[str]) -> str:
     """The user's words as quoted lines of an entry."""
-    return "\n\n".join("\n".join(f"> {line}" for line in one.strip().splitlines()) for one in words)
+    return "\n\n".join(
+        "\n".join(f"> {line}" for line in statement.strip().splitlines()) for statement in statements
+    )
 
 
-def slug(words: str) -> str:
+def slug(text: str) -> str:
     """A file name made from the words."""
-    plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     plain = " ".join(re.findall(r"[a-z0-9]+", plain))
     first = textwrap.shorten(plain, _SLUG, placeholder="", break_long_words=False)
     return first.replace(" ", "-") or "entry"
@@ -146,9 +150,11 @@ def slug(words: str) -> str:
 
 def free_name(file: str, taken: Container[str]) -> str:
     """This file name if it is free, otherwise the first free one with a number appended."""
-    stem, number = file.removesuffix(".md"), 2
+    stem = file.removesuffix(".md")
+    number = 2
     while file in taken:
-        file, number = f"{stem[:_LONGEST]}-{number}.md", number + 1
+        file = f"{stem[:_LONGEST]}-{number}.md"
+        number += 1
     return file
 
 
@@ -157,9 +163,9 @@ def _clean(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def shortened(words: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     """The words on one line, cut at a space and marked with an ellipsis if too long."""
-    line = " ".join(words.split())
+    line = " ".join(text.split())
     if len(line) <= most:
         return line
     return f"{line[: most - 1].rsplit(' ', 1)[0]}…"

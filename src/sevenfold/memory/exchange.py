@@ -55,12 +55,14 @@ def take_in(
 
     ``extras`` has additional data, as JSON, that the tool keeps with some of them.
     """
-    there = {one.entry.file: one.stamp for one in memory.entries()}
+    there = {known_entry.entry.file: known_entry.stamp for known_entry in memory.entries()}
     by_source = {stamp.source: file for file, stamp in there.items()}
     edits: dict[str, EntryEdit] = {}
-    known, left = list[str](), dict[str, str]()
+    known: list[str] = []
+    left: dict[str, str] = {}
     for path, content in sorted(files.items()):
-        source, extra = f"{tool}:{path}", extras.get(path, "")
+        source = f"{tool}:{path}"
+        extra = extras.get(path, "")
         problem = _unfit(path, content) or memory.refuses(content)
         file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
@@ -83,56 +85,64 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
         raise InputError(
             f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
         )
-    found = list(entries)
-    files = {their_path(one, tool): one.entry.render() for one in found}
+    known = list(entries)
+    files = {their_path(entry, tool): entry.entry.render() for entry in known}
     if tool != JSON:
-        files.setdefault(INDEX, _linked_index(found).encode())
+        files.setdefault(INDEX, _linked_index(known).encode())
     return files
 
 
 def _linked_index(known: Iterable[KnownEntry]) -> str:
     """An index in the shape that other tools read: a title with a link, and the gist."""
-    trusted = sorted((one.entry for one in known if one.stamp.trusted), key=lambda entry: entry.file)
+    trusted = sorted(
+        (known_entry.entry for known_entry in known if known_entry.stamp.trusted),
+        key=lambda entry: entry.file,
+    )
     lines = [
         f"- [{entry.name}]({entry.file}) — {shortened(entry.words, LONGEST_GIST)}" for entry in trusted
     ]
     return "# Memory\n\n" + "\n".join(lines) + "\n"
 
 
-def their_path(one: KnownEntry, tool: str) -> str:
+def their_path(known: KnownEntry, tool: str) -> str:
     """The path of an entry in another tool: the original one if it came from there, otherwise its file name."""
-    from_tool, _, path = one.stamp.source.partition(":")
-    return path if from_tool == tool and path else one.entry.file
+    from_tool, _, path = known.stamp.source.partition(":")
+    return path if from_tool == tool and path else known.entry.file
 
 
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     """The files in a JSON list of Memory Stores, and the other data it has about each; raises `InputError`."""
     try:
         # Not msgspec's own parser, which refuses unpaired surrogates.
-        found = msgspec.convert(json.loads(content), list[dict[str, Any]])
+        records = msgspec.convert(json.loads(content), list[dict[str, Any]])
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
-    files, extras = dict[str, bytes](), dict[str, str]()
-    for place, one in enumerate(found):
-        path, text = one.get("path"), one.get("content")
+    files: dict[str, bytes] = {}
+    extras: dict[str, str] = {}
+    for number, record in enumerate(records):
+        path = record.get("path")
+        text = record.get("content")
         if path in files:
             raise InputError(f"{path}: the list has two memories of this path; remove one")
         if not isinstance(path, str) or not isinstance(text, str):
-            raise InputError(f"memory {place} of the list has no path or no content")
-        held, given = _bytes(text), one.get("content_sha256")
-        if isinstance(given, str) and given != digest(held):
+            raise InputError(f"memory {number} of the list has no path or no content")
+        held = _bytes(text)
+        expected = record.get("content_sha256")
+        if isinstance(expected, str) and expected != digest(held):
             raise InputError(f"{path}: its content does not match its content_sha256; the file is damaged")
         files[path] = held
-        if extra := {key: value for key, value in one.items() if key not in _OWN_KEYS}:
+        if extra := {key: value for key, value in record.items() if key not in _OWN_KEYS}:
             extras[path] = json.dumps(extra)
     return files, extras
 
 
 def write_stores(entries: Iterable[KnownEntry]) -> bytes:
     """Entries as a JSON list of Memory Stores, with the other data that came with them on import."""
-    found = list(entries)
-    extras = {their_path(one, JSON): json.loads(one.stamp.extra) for one in found if one.stamp.extra}
-    texts = {path: _text(content) for path, content in sorted(give_out(found, JSON).items())}
+    known = list(entries)
+    extras = {
+        their_path(entry, JSON): json.loads(entry.stamp.extra) for entry in known if entry.stamp.extra
+    }
+    texts = {path: _text(content) for path, content in sorted(give_out(known, JSON).items())}
     listed = [
         {**extras.get(path, {}), "path": path, "content": text, "content_sha256": digest(_bytes(text))}
         for path, text in texts.items()
@@ -164,8 +174,8 @@ def _unfit(path: str, content: bytes) -> str:
 
 def free_entry(path: str, taken: Iterable[str]) -> str:
     """A free entry file name for a path of another tool."""
-    given = PurePosixPath(path)
-    pinned = PINNED if given.parent.name == PINNED.strip("/") else ""
-    names = (given.name.lower(), f"{slug(given.stem)}.md", "imported-index.md")
+    wanted = PurePosixPath(path)
+    pinned = PINNED if wanted.parent.name == PINNED.strip("/") else ""
+    names = (wanted.name.lower(), f"{slug(wanted.stem)}.md", "imported-index.md")
     plain = next(filter(is_entry, (f"{pinned}{name}" for name in names)))
     return free_name(plain, set(taken))

@@ -38,7 +38,8 @@ class Page(Struct, frozen=True):
     def with_value(self, key: str, value: str) -> Page:
         """The page with this key set; a new key is added at the end."""
         line = f"{key}: {_written(value)}\n"
-        kept, inside = list[str](), False
+        kept: list[str] = []
+        inside = False
         for old in self.head:
             match = _KEY.fullmatch(old.rstrip("\r\n"))
             inside = match[1] == key if match else inside and old[:1] in " \t"
@@ -54,20 +55,20 @@ class Page(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def _values(head: tuple[str, ...]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     key = ""
     for line in head:
         text = line.rstrip("\r\n")
         if (match := _KEY.fullmatch(text)) is not None:
             key = match[1]
-            found.setdefault(key, _read(match[2] or ""))
-        elif key and text[:1] in " \t" and found[key] in ("", ">", "|", ">-", "|-"):
-            found[key] = text.strip()
+            values.setdefault(key, _read(match[2] or ""))
+        elif key and text[:1] in " \t" and values[key] in ("", ">", "|", ">-", "|-"):
+            values[key] = text.strip()
         elif key and text[:1] in " \t" and text.strip():
-            found[key] = f"{found[key]} {text.strip()}"
+            values[key] = f"{values[key]} {text.strip()}"
         else:
             key = ""
-    return MappingProxyType(found)
+    return MappingProxyType(values)
 
 
 def split(text: str) -> Page:
@@ -77,7 +78,7 @@ def split(text: str) -> Page:
         return Page((), text)
     for number, line in enumerate(lines[1:], 1):
         if _FENCE.fullmatch(line.rstrip("\r")):
-            head = tuple(f"{one}\n" for one in lines[1:number])
+            head = tuple(f"{head_line}\n" for head_line in lines[1:number])
             closed = line if number == len(lines) - 1 else f"{line}\n"
             return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", closed))
     return Page((), text)
@@ -88,10 +89,10 @@ def _read(value: str) -> str:
     value = value.strip()
     if value[:1] == '"':
         try:
-            found, _ = json.JSONDecoder().raw_decode(value)
+            decoded, _ = json.JSONDecoder().raw_decode(value)
         except ValueError:
             return value.strip('"')
-        return str(found)
+        return str(decoded)
     if value[:1] == "'" and (end := value.rfind("'")) > 0:
         return value[1:end].replace("''", "'")
     return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].strip()

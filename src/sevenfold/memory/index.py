@@ -106,27 +106,27 @@ def _lines(known: KnownEntry, width: int) -> list[str]:
     """A line for each statement of an entry that does not say the same as an earlier one."""
     entry = known.entry
     statements: list[str] = []
-    for words in entry.quotations or (entry.description,):
-        if not any(same_fact(words, other) for other in statements):
-            statements.append(words)
-    return [_line(known, words, width) for words in statements]
+    for statement in entry.quotations or (entry.description,):
+        if not any(same_fact(statement, other) for other in statements):
+            statements.append(statement)
+    return [_line(known, statement, width) for statement in statements]
 
 
-def _line(known: KnownEntry, words: str, width: int) -> str:
+def _line(known: KnownEntry, statement: str, width: int) -> str:
     facts = [day_of_entry(known)]
     if known.entry.until:
         facts.append(f"until {known.entry.until}")
-    facts += [*_dates(known, words), *_gone(known, words)]
+    facts += [*_dates(known, statement), *_gone(known, statement)]
     told = ", ".join(filter(None, facts))
     about = f" ({told})" if told else ""
     short = known.entry.page.values.get(SHORT, "")
-    plain = " ".join(words.split())
+    plain = " ".join(statement.split())
     if len(plain) > width - len(about) and short and shortens(short, plain):
         plain = short
     return f"- {shortened(plain, max(width - len(about) - 2, 40))}{about}"
 
 
-def _dates(known: KnownEntry, words: str) -> list[str]:
+def _dates(known: KnownEntry, statement: str) -> list[str]:
     """The dates of the relative days in a statement, from the note or the head of its entry."""
     noted = [
         line.removeprefix(DATES).rstrip(".")
@@ -134,13 +134,13 @@ def _dates(known: KnownEntry, words: str) -> list[str]:
         if line.startswith(DATES)
     ]
     parts = ", ".join([*noted, known.entry.page.values.get(DATED, "")]).split(", ")
-    plain = " ".join(words.split()).casefold()
+    plain = " ".join(statement.split()).casefold()
     dates = filter(None, map(_DATE.fullmatch, parts))
     return [match[0] for match in dates if match[1].casefold() in plain]
 
 
-def _gone(known: KnownEntry, words: str) -> list[str]:
+def _gone(known: KnownEntry, statement: str) -> list[str]:
     """What a statement names and a dream did not find any more."""
     claims = filter(None, known.entry.page.values.get(GONE, "").split(", "))
-    there = [claim for claim in claims if all(part in words for part in claim.split(" in "))]
+    there = [claim for claim in claims if all(part in statement for part in claim.split(" in "))]
     return [f"gone: {' '.join(there)}"] if there else []

@@ -114,8 +114,8 @@ def _replayed(recorded: Mapping[str, MemoryChange], at: str) -> Generation | Non
 
 def _supported(changes: Iterable[MemoryChange], claimed: Generation) -> Generation:
     """The part of a generation that some recorded change made."""
-    made = {(file, after) for change in changes for file, (_, after) in change.entries.items()}
-    entries = {file: stamp for file, stamp in claimed.entries.items() if (file, stamp) in made}
+    recorded = {(file, after) for change in changes for file, (_, after) in change.entries.items()}
+    entries = {file: stamp for file, stamp in claimed.entries.items() if (file, stamp) in recorded}
     return Generation(claimed.number, claimed.id, entries)
 
 
@@ -166,23 +166,23 @@ class Memory:
         """All entries, sorted by file."""
         now, files = self._generation_and_files()
         usage = self._counted(USAGE, EntryUse)
-        found = []
+        known = []
         for file, stamp in now.entries.items():
             content = files.get(file)
             if content is None or digest(content) != stamp.sha256:
                 content = self._content(file, stamp)
             if content is not None:
                 entry = read_entry(file, content)
-                found.append(KnownEntry(entry, stamp, usage.get(file, EntryUse()), self.path))
-        return found
+                known.append(KnownEntry(entry, stamp, usage.get(file, EntryUse()), self.path))
+        return known
 
     def entry(self, name: str) -> KnownEntry:
         """One entry by name; raises `InputError` that lists existing ones."""
         known = self.entries()
-        for one in known:
-            if name in (one.entry.name, one.entry.file):
-                return one
-        names = ", ".join(one.entry.name for one in known[:10])
+        for candidate in known:
+            if name in (candidate.entry.name, candidate.entry.file):
+                return candidate
+        names = ", ".join(candidate.entry.name for candidate in known[:10])
         there = f"there is: {names}" if names else "memory is empty"
         raise InputError(f"there is no memory entry {name[:80]!r}; {there}")
 
@@ -196,7 +196,8 @@ class Memory:
 
     def _generation_and_files(self) -> tuple[Generation, dict[str, bytes | None]]:
         """The current generation, and the files that were read to check it."""
-        now, files = self._current(), self._files()
+        now = self._current()
+        files = self._files()
         if self._applied() == now.id and not self.damage and not self._outside(now, files):
             return now, files
         try:
@@ -207,20 +208,20 @@ class Memory:
 
     def problems(self) -> list[str]:
         """Files that cannot be entries, and entries whose content is lost, each with what to do."""
-        found = []
+        problems = []
         for file in self._folder.names():
             if file.startswith((".", LOGS)) or file == INDEX:
                 continue
             if not is_entry(file):
-                found.append(
+                problems.append(
                     f"{file}: not an entry; use lower case, end in .md, and put it here or in pinned/"
                 )
             elif self._folder.read(file, most=MOST_BYTES) is None:
-                found.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
+                problems.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
         for file, stamp in self.generation().entries.items():
             if self._content(file, stamp) is None:
-                found.append(f"{file}: its content is missing or damaged; undo the change, or forget it")
-        return found
+                problems.append(f"{file}: its content is missing or damaged; undo the change, or forget it")
+        return problems
 
     def changes(self) -> Iterator[MemoryChange]:
         """All changes, newest first; one that was never completed is skipped."""
@@ -251,18 +252,19 @@ class Memory:
         An entry was wrong if the user or another program changed or removed it, if it was undone, or if a change ended
         its validity. None if nothing was remembered.
         """
-        made, wrong = set[str](), set[str]()
+        remembered: set[str] = set()
+        wrong: set[str] = set()
         for change in reversed(list(self.changes())):
             now = {after.sha256 for _, after in change.entries.values() if after}
             for file, (before, after) in change.entries.items():
                 if before is None:
-                    made.update([file] if change.by in ("remember", "agent") else [])
+                    remembered.update([file] if change.by in ("remember", "agent") else [])
                     continue
                 changed = before.sha256 not in now  # otherwise it was only confirmed or pinned
                 by_hand = change.by in ("user", "outside") or (change.by == "undo" and after is None)
                 if changed and (by_hand or self._closes(file, before, after)):
                     wrong.add(file)
-        return len(made & wrong) / len(made) if made else None
+        return len(remembered & wrong) / len(remembered) if remembered else None
 
     def _closes(self, file: str, before: Provenance, after: Provenance | None) -> bool:
         """Whether a change sets or changes the last valid day of an entry."""
@@ -305,7 +307,8 @@ class Memory:
         self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
         """Write one entry. Without a stamp, it counts as the user's own."""
-        content, at = entry.render(), self.clock.now()
+        content = entry.render()
+        at = self.clock.now()
         stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
         return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
@@ -456,7 +459,8 @@ class Memory:
             with self._folder.lock(wait=WAIT):
                 self._folder.write(TOLD, str(changes[0].number).encode())
         lines = [_in_words(change) for change in reversed(changes)]
-        damage, self.damage = self.damage, ""
+        damage = self.damage
+        self.damage = ""
         return [damage, *lines] if damage else lines
 
     def _told(self) -> int:
@@ -472,13 +476,14 @@ class Memory:
 
     def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
         """Changes that something else made to the files."""
-        at, found = self.clock.now(), dict[str, EntryEdit | None]()
+        at = self.clock.now()
+        edits: dict[str, EntryEdit | None] = {}
         for file, content in files.items():
             before = now.entries.get(file)
             if content is not None and (before is None or before.sha256 != digest(content)):
                 stamp = Provenance(digest(content), "outside", created=before.created if before else at)
-                found[file] = EntryEdit(content, stamp)
-        return found | {file: None for file in now.entries if file not in files}
+                edits[file] = EntryEdit(content, stamp)
+        return edits | {file: None for file in now.entries if file not in files}
 
     def _reconciled(self) -> Generation:
         """Complete an interrupted change, and record changes from outside. The lock must be held."""
@@ -495,13 +500,13 @@ class Memory:
     ) -> Generation:
         """Apply those edits that change something, if any. The lock must be held."""
         both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}
-        made = {file: (before, after) for file, (before, after) in both.items() if before != after}
-        if not made:
+        changed = {file: (before, after) for file, (before, after) in both.items() if before != after}
+        if not changed:
             return now
         for edit in filter(None, edits.values()):
             self._keep(edit.content)
         at = self.clock.now()
-        return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
+        return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, changed, session))
 
     def _complete(self, now: Generation) -> None:
         """Write the files of an interrupted change; those that others changed meanwhile are left alone."""
@@ -516,15 +521,15 @@ class Memory:
     def _apply(self, now: Generation, change: MemoryChange) -> Generation:
         """Record a change, which makes it valid, then write its files. The lock must be held."""
         change = change.identified()
-        made = now.after(change)
+        following = now.after(change)
         self._folder.append(CHANGES, msgspec.json.encode(change))
-        written = msgspec.json.encode(made)
+        written = msgspec.json.encode(following)
         self._folder.write(CURRENT, written)
-        self._verified = (written, made)
+        self._verified = (written, following)
         for file, (_, after) in change.entries.items():
             self._materialise(file, after)
-        self._finish(made)
-        return made
+        self._finish(following)
+        return following
 
     def _materialise(self, file: str, stamp: Provenance | None) -> None:
         if stamp is None:

@@ -81,7 +81,7 @@ def _nearest(message: str, quotation: str, *, forgiving: bool) -> QuotedStatemen
     start = _find(held, wanted, 0)
     if start >= 0:
         return _quotation(held, start, start + len(wanted))
-    parts = [words for part in _ELLIPSIS.split("\n".join(lines)) if (words := comparable(part))]
+    parts = [part_words for part in _ELLIPSIS.split("\n".join(lines)) if (part_words := comparable(part))]
     if len(parts) > 1 and (match := _in_parts(held, parts)):
         return match
     if not forgiving:
@@ -96,30 +96,30 @@ def comparable(text: str) -> tuple[str, ...]:
     """The words of a text without case, marks and quotation marks; a character each in scripts without spaces."""
     # Before the compatibility form, which would turn an ellipsis into three full stops inside a word.
     plain = unicodedata.normalize("NFKC", text.replace("…", " ")).casefold().replace("’", "'")
-    found = []
+    kept = []
     for run in spaced(plain).split():
         # A file such as .env begins with its full stop.
         word = run.rstrip(_EDGES).lstrip(_EDGES.replace(".", "")) if run[0] == "." else run.strip(_EDGES)
         if word and word not in _DASHES:
-            found.append(word)
-    return tuple(found)
+            kept.append(word)
+    return tuple(kept)
 
 
 @lru_cache(maxsize=256)
 def _words_of(message: str) -> _Words:
     own = statements(message)
-    words: list[str] = []
+    all_words: list[str] = []
     owners: list[int] = []
     for number, statement in enumerate(own):
-        these = comparable(statement.own)
-        words += these
-        owners += [number] * len(these)
+        own_words = comparable(statement.own)
+        all_words += own_words
+        owners += [number] * len(own_words)
     starts: list[int] = []
     end = 1
-    for word in words:
+    for word in all_words:
         starts.append(end)
         end += len(word) + 1
-    return _Words(own, tuple(words), tuple(owners), f" {' '.join(words)} ", tuple(starts))
+    return _Words(own, tuple(all_words), tuple(owners), f" {' '.join(all_words)} ", tuple(starts))
 
 
 def _find(held: _Words, wanted: Sequence[str], start: int) -> int:
@@ -134,16 +134,17 @@ def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> QuotedStatement |
     """The statements from the first of these parts to the last, if the message has all of them in this order."""
     first = end = -1
     for part in parts:
-        place = _find(held, part, max(end, 0))
-        if place < 0:
+        start = _find(held, part, max(end, 0))
+        if start < 0:
             return None
-        first = place if first < 0 else first
-        end = place + len(part)
+        first = start if first < 0 else first
+        end = start + len(part)
     return _quotation(held, first, end)
 
 
 def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> QuotedStatement | None:
-    first, last = held.owners[start], held.owners[end - 1]
+    first = held.owners[start]
+    last = held.owners[end - 1]
     rest = (statement.own for statement in held.statements[first + 1 : last + 1])
     text = " ".join((held.statements[first].text, *rest))
     return QuotedStatement(text, exact) if len(text) <= LONGEST else None
@@ -165,25 +166,27 @@ def _contained(held: _Words, wanted: Sequence[str]) -> QuotedStatement | None:
     ]
     if not inside or inside[-1] - inside[0] >= len(inside):
         return None
-    start, end = held.owners.index(inside[0]), bisect_right(held.owners, inside[-1])
+    start = held.owners.index(inside[0])
+    end = bisect_right(held.owners, inside[-1])
     return _quotation(held, start, end, exact=False)
 
 
-def _misspelt(words: Sequence[str], wanted: Sequence[str]) -> int:
+def _misspelt(message_words: Sequence[str], wanted: Sequence[str]) -> int:
     """Where all these words are in a row, one of them misspelt; -1 if nowhere."""
     length = len(wanted)
     if not LEAST_WORDS <= length <= MOST_WORDS:
         return -1
-    for place in range(len(words) - length + 1):
+    for start in range(len(message_words) - length + 1):
         differing = 0
         for offset in range(length):
-            word, other = words[place + offset], wanted[offset]
+            word = message_words[start + offset]
+            other = wanted[offset]
             if word != other:
                 differing += 1
                 if differing > 1 or not is_typo(word, other):
                     break
         else:
-            return place
+            return start
     return -1
 
 

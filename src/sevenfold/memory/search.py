@@ -77,9 +77,9 @@ class StatementVectors:
         near = (float(row @ asked) if (row := self._rows.get(text)) is not None else 0.0 for text in texts)
         return [score if score >= least else 0.0 for score in near]
 
-    def alike(self, one: str, other: str) -> bool:
+    def alike(self, statement: str, other: str) -> bool:
         """Whether two statements mean the same, judging by similarity."""
-        left, right = self._embedder.vectors([one, other])
+        left, right = self._embedder.vectors([statement, other])
         return float(left @ right) >= self._embedder.trust.same
 
 
@@ -93,23 +93,28 @@ def fitting(
 ) -> list[FittingEntry]:
     """The most relevant entries, best first; entries that are no longer valid are skipped."""
     asked = distinctive_words(query)
-    words = [distinctive_words(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
+    entry_words = [
+        distinctive_words(f"{candidate.entry.name.replace('-', ' ')}\n{candidate.entry.body}")
+        for candidate in known
+    ]
     # By index, because an entry of the project and one of the user may have the same name.
-    valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
-    matches = _matches(asked, words)
-    relevant = {place: matches[place] for place in valid if matches[place].counts >= LEAST_WORDS}
-    opinions = [(1.0, {place: match.rarity for place, match in relevant.items()})]
+    valid = [number for number, candidate in enumerate(known) if not candidate.entry.over(today)]
+    matches = _matches(asked, entry_words)
+    relevant = {number: matches[number] for number in valid if matches[number].counts >= LEAST_WORDS}
+    opinions = [(1.0, {number: match.rarity for number, match in relevant.items()})]
     if likeness is not None:
-        scores = likeness.scores(query, [known[place].entry.words for place in valid])
-        near = {place: score for place, score in zip(valid, scores, strict=True) if score}
+        scores = likeness.scores(query, [known[number].entry.words for number in valid])
+        near = {number: score for number, score in zip(valid, scores, strict=True) if score}
         opinions.append((likeness.weight, near))
     total = fused(opinions)
 
-    def rank(place: int) -> tuple[bool, float, str]:
-        return not known[place].stamp.trusted, -total[place], known[place].entry.file
+    def rank(number: int) -> tuple[bool, float, str]:
+        return not known[number].stamp.trusted, -total[number], known[number].entry.file
 
     best = sorted(total, key=rank)[:most]
-    return [FittingEntry(known[place], total[place], tuple(sorted(matches[place].words))) for place in best]
+    return [
+        FittingEntry(known[number], total[number], tuple(sorted(matches[number].words))) for number in best
+    ]
 
 
 class _Match(Struct, frozen=True):
@@ -122,15 +127,15 @@ class _Match(Struct, frozen=True):
 
 def _matches(asked: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_Match]:
     """What relates each entry to a message of these words."""
-    both = [shared(words, asked) for words in entries]
+    both = [shared(entry_words, asked) for entry_words in entries]
     few = max(2.0, FEW_ENTRIES * len(entries))
-    holding = Counter(word for words in entries for word in words)
+    holding = Counter(word for entry_words in entries for word in entry_words)
     asked_matters = _matters(asked)
-    matters = [_matters(words) & asked_matters for words in entries]
+    matters = [_matters(entry_words) & asked_matters for entry_words in entries]
     about = Counter(matter for several in matters for matter in several)
     related = related_words()
-    found = []
-    for words, literal, shared_matters in zip(entries, both, matters, strict=True):
+    matches = []
+    for entry_words, literal, shared_matters in zip(entries, both, matters, strict=True):
         values = {word: _counts(word, asked, few=holding[word] <= few) for word in literal}
         counts = sum(values.values())
         rare = sum(rarity(holding[word], len(entries)) for word in literal)
@@ -140,9 +145,9 @@ def _matches(asked: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_
             counts += RELATED_COUNTS if about[matter] <= few else 1.0
             # Other words for a matter are weaker evidence than the word itself.
             rare += rarity(about[matter], len(entries)) / 2
-            reasons |= {word for word in words if matter in related.matters.get(word, ())}
-        found.append(_Match(frozenset(reasons), counts, rare))
-    return found
+            reasons |= {word for word in entry_words if matter in related.matters.get(word, ())}
+        matches.append(_Match(frozenset(reasons), counts, rare))
+    return matches
 
 
 def _matters(words: Iterable[str]) -> frozenset[int]:
@@ -190,8 +195,10 @@ def related_words() -> RelatedWords:
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
     """Whether an answer says something that is in the entry and was not in the question."""
-    said = distinctive_words(entry.body)
-    return _enough(shared(said - shared(said, distinctive_words(asked)), distinctive_words(answer)))
+    entry_words = distinctive_words(entry.body)
+    return _enough(
+        shared(entry_words - shared(entry_words, distinctive_words(asked)), distinctive_words(answer))
+    )
 
 
 def _enough(words: Iterable[str]) -> bool:

@@ -49,21 +49,21 @@ class Statement(Struct, frozen=True):
 @lru_cache(maxsize=256)
 def statements(message: str) -> tuple[Statement, ...]:
     """The user's own statements in a message, in order."""
-    found: list[Statement] = []
+    complete: list[Statement] = []
     leads: list[tuple[int, str]] = []
     """The indentation and the introducing line of each list that the current line is in."""
-    for indent, words in _parts(message):
+    for indent, paragraph in _parts(message):
         while leads and (indent is None or leads[-1][0] >= indent):
             leads.pop()
         lead = leads[-1][1] if leads else ""
-        made = [Statement(one, lead) for one in _sentences(words)]
+        parts = [Statement(sentence, lead) for sentence in _sentences(paragraph)]
         if leads and not lead.endswith(_GAP):
             leads[-1] = (leads[-1][0], lead + _GAP)  # for the items after this one
-        if words.endswith(_OPENS_LIST):
-            leads.append((-1 if indent is None else indent, made[-1].text))
+        if paragraph.endswith(_OPENS_LIST):
+            leads.append((-1 if indent is None else indent, parts[-1].text))
         # With a paste in the middle of it, a sentence says what others wrote.
-        found += (statement for statement in made if PASTED not in statement.text)
-    return tuple(found)
+        complete += (statement for statement in parts if PASTED not in statement.text)
+    return tuple(complete)
 
 
 def strip_marker(line: str) -> str:
@@ -103,19 +103,19 @@ def _item(line: str, numbers: set[int]) -> re.Match[str] | None:
     return item
 
 
-def _sentences(words: str) -> Iterator[str]:
+def _sentences(paragraph: str) -> Iterator[str]:
     """The sentences of a paragraph; none ends inside quotation marks or after an abbreviation."""
     start = looked = marks = 0
-    for end in _END.finditer(words):
-        marks += len(_MARKS.findall(words, looked, end.end()))
+    for end in _END.finditer(paragraph):
+        marks += len(_MARKS.findall(paragraph, looked, end.end()))
         looked = end.end()
-        unfinished = _ABBREVIATED.search(words, max(start, looked - 8), looked) or (
-            looked < len(words) and _ORDINAL.search(words, max(start, looked - 4), looked)
+        unfinished = _ABBREVIATED.search(paragraph, max(start, looked - 8), looked) or (
+            looked < len(paragraph) and _ORDINAL.search(paragraph, max(start, looked - 4), looked)
         )
         if marks % 2 == 0 and not unfinished:
-            yield words[start:looked].strip()
+            yield paragraph[start:looked].strip()
             start = looked
-    yield from filter(None, [words[start:].strip()])
+    yield from filter(None, [paragraph[start:].strip()])
 
 
 # -- facts worth remembering, without a model --------------------------------------------------------
@@ -157,9 +157,9 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 _NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
 
 
-def too_short(words: str) -> bool:
+def too_short(text: str) -> bool:
     """Whether words are too few to prove who said them."""
-    bare = words.strip()
+    bare = text.strip()
     dense = sum(map(len, DENSE_RUN.findall(bare)))
     return len(bare) + (DENSE_CHARACTER - 1) * dense < LEAST_CHARACTERS
 
@@ -183,10 +183,10 @@ class LastingFact(Struct, frozen=True):
     """Whether it states nothing itself and only ends others."""
 
 
-def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
+def facts(messages: Mapping[str, str]) -> Iterator[LastingFact]:
     """The facts in the user's messages, which are given by record id."""
-    for words in said.values():
-        for sentence in (one.text for one in statements(words)):
+    for message in messages.values():
+        for sentence in (statement.text for statement in statements(message)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
             if kind is None or _NO_STATEMENT.search(sentence) or is_temporary(sentence):
                 continue

@@ -69,7 +69,8 @@ class UnseenSessions:
         if not any(looks.waiting and name != own for name, looks in self._read().items()):
             return []
         with self._folder.lock(wait=WAIT):
-            known, now = self._read(), self._clock.now()
+            known = self._read()
+            now = self._clock.now()
             free = [
                 name
                 for name, looks in sorted(known.items(), key=lambda item: item[1].at)
@@ -88,7 +89,8 @@ class UnseenSessions:
 
     def _change(self, session: str, change: Callable[[SessionLooks], SessionLooks]) -> None:
         with self._folder.lock(wait=WAIT):
-            known, now = self._read(), self._clock.now()
+            known = self._read()
+            now = self._clock.now()
             changed = replace(change(known.get(session) or SessionLooks(now)), at=now)
             if changed.waiting or changed.covered:
                 self._write(known | {session: changed})

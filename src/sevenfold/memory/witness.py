@@ -52,19 +52,21 @@ class Witness(Struct, frozen=True):
     shown: tuple[str, ...] = ()
     """Output of files, commands and memory: not worth storing unless the user says it."""
 
-    def statement(self, words: str, message: str = "", *, forgiving: bool = True) -> UsersStatement | None:
+    def statement(
+        self, quotation: str, message: str = "", *, forgiving: bool = True
+    ) -> UsersStatement | None:
         """The user's whole statement that these words are from, if any.
 
         It is looked for in the named message first, then in the newest one that has it. Without ``forgiving``, no word
         may be misspelt.
         """
-        if too_short(words):
+        if too_short(quotation):
             return None
         named = [message] if message in self.said else []
         records = [*named, *(record for record in reversed(list(self.said)) if record not in named)]
         misspelt: UsersStatement | None = None
         for record in records:
-            match = nearest(self.said[record], words, forgiving=forgiving)
+            match = nearest(self.said[record], quotation, forgiving=forgiving)
             if match is None:
                 continue
             if match.exact or record in named:
@@ -72,25 +74,27 @@ class Witness(Struct, frozen=True):
             misspelt = misspelt or _at(record, match)
         return misspelt
 
-    def meant(self, words: str, message: str = "") -> UsersStatement | None:
+    def meant(self, quotation: str, message: str = "") -> UsersStatement | None:
         """The user's statement that these words are most like; None if it does not share half of what matters in both.
 
         Good enough to ask a model again what it meant, and for nothing else.
         """
-        wanted = distinctive_words(words)
-        best, closest = 0.0, None
+        wanted = distinctive_words(quotation)
+        best = 0.0
+        closest = None
         for record in [message] if message in self.said else self.said:
             for statement in statements(self.said[record]):
                 own = distinctive_words(statement.text)
                 if own and wanted:
                     alike = len(shared(wanted, own)) / max(len(wanted), len(own))
                     if alike >= max(best, LEAST_LIKE):
-                        best, closest = alike, UsersStatement(statement.text, record, exact=False)
+                        best = alike
+                        closest = UsersStatement(statement.text, record, exact=False)
         return closest
 
     def order(self, record: str) -> int:
         """The place of a record among the user's messages; -1 if it is none of them."""
-        return next((place for place, known in enumerate(self.said) if known == record), -1)
+        return next((position for position, known in enumerate(self.said) if known == record), -1)
 
     def is_new(self, record: str) -> bool:
         """Whether a record was not examined before."""

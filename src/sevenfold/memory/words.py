@@ -69,40 +69,40 @@ def denies(word: str) -> bool:
     return bare in _DENIES or bare.replace("'", "") in _DENIES or bare.endswith("n't")
 
 
-def is_temporary(words: str) -> bool:
+def is_temporary(text: str) -> bool:
     """Whether these words say that they apply only for the moment."""
-    return bool(_PASSING.search(words))
+    return bool(_PASSING.search(text))
 
 
-def finished(words: str) -> bool:
+def finished(text: str) -> bool:
     """Whether these words report finished debugging, and ask for nothing in the future."""
-    return bool(_FINISHED.search(words)) and not _WISH.search(words)
+    return bool(_FINISHED.search(text)) and not _WISH.search(text)
 
 
-def says(text: str, words: str) -> bool:
+def says(text: str, statement: str) -> bool:
     """Whether the text contains these words, or a sentence that says all of it."""
-    alike = (one for one in _sentences(text) if same_fact(one, words))
-    return holds(text, words) or any(covers(one, words) for one in alike)
+    alike = (sentence for sentence in _sentences(text) if same_fact(sentence, statement))
+    return holds(text, statement) or any(covers(sentence, statement) for sentence in alike)
 
 
 @lru_cache(maxsize=64)
 def _sentences(text: str) -> tuple[str, ...]:
-    return tuple(one.strip(" -*#>|\t") for one in _SENTENCE.findall(text))
+    return tuple(sentence.strip(" -*#>|\t") for sentence in _SENTENCE.findall(text))
 
 
-def holds(text: str, words: str) -> bool:
+def holds(text: str, wanted: str) -> bool:
     """Whether the text contains these words literally, ignoring white space and case."""
-    return bool(words.strip()) and folded(words) in folded(text)
+    return bool(wanted.strip()) and folded(wanted) in folded(text)
 
 
 @lru_cache(maxsize=4096)
 def distinctive_words(text: str) -> frozenset[str]:
     """The distinctive words of a text; for scripts without spaces, all pairs of characters."""
-    words = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
-    found = {word for word in words if len(word) > 1 or word.isdigit()}
+    candidates = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
+    distinctive = {word for word in candidates if len(word) > 1 or word.isdigit()}
     for run in DENSE_RUN.findall(text):
-        found |= {run[place : place + 2] for place in range(len(run) - 1)}
-    return frozenset(found)
+        distinctive |= {run[start : start + 2] for start in range(len(run) - 1)}
+    return frozenset(distinctive)
 
 
 def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
@@ -114,20 +114,20 @@ def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    grouped: dict[str, list[str]] = {}
     for word in words:
-        found.setdefault(word[:ROOT], []).append(word)
-    return found
+        grouped.setdefault(word[:ROOT], []).append(word)
+    return grouped
 
 
-def same_word(one: str, other: str) -> bool:
+def same_word(word: str, other: str) -> bool:
     """Whether these are the same word, or two forms of it."""
-    if one == other:
+    if word == other:
         return True
-    if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
+    if names_something(word) or names_something(other) or min(len(word), len(other)) < ROOT:
         return False
-    root = max(ROOT, len(one) - ENDING)
-    return one[:root] == other[:root] and abs(len(one) - len(other)) <= ENDING
+    root = max(ROOT, len(word) - ENDING)
+    return word[:root] == other[:root] and abs(len(word) - len(other)) <= ENDING
 
 
 @lru_cache(maxsize=4096)
@@ -136,12 +136,12 @@ def names_something(word: str) -> bool:
     return bool(_NUMBER.search(word)) or any(sign in word for sign in "./:@_")
 
 
-def covers(one: str, other: str) -> bool:
+def covers(text: str, other: str) -> bool:
     """Whether the first text has all words that state the other's content."""
-    return not _carrying(other) - shared(_carrying(other), _carrying(one))
+    return not _carrying(other) - shared(_carrying(other), _carrying(text))
 
 
-def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
+def same_fact(statement: str, other: str, alike: Alike | None = None) -> bool:
     """Whether two texts state the same fact.
 
     Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the
@@ -149,14 +149,16 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     the order of the same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both
     sides, unless the sentences have the same structure: then the difference is the point.
     """
-    if folded(one) == folded(other):
+    if folded(statement) == folded(other):
         return True
-    left, right = _carrying(one), _carrying(other)
+    left = _carrying(statement)
+    right = _carrying(other)
     both = shared(left, right)
-    gone, new = left - both, right - shared(right, left)
-    if any(map(names_something, gone | new)) or _qualified(one) != _qualified(other):
+    gone = left - both
+    new = right - shared(right, left)
+    if any(map(names_something, gone | new)) or _qualified(statement) != _qualified(other):
         return False
-    order, other_order = (_WORD.findall(text.casefold()) for text in (one, other))
+    order, other_order = (_WORD.findall(text.casefold()) for text in (statement, other))
     if sorted(order) == sorted(other_order):
         return order == other_order
     if not gone or not new:
@@ -164,7 +166,7 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     if alike is None or max(len(gone), len(new)) > MOST_APART or len(both) < 2:
         return False
     built_alike = SequenceMatcher(None, order, other_order, autojunk=False).ratio()
-    return built_alike < SAME_FRAME and alike(one, other)
+    return built_alike < SAME_FRAME and alike(statement, other)
 
 
 def shortens(short: str, statement: str) -> bool:
@@ -173,18 +175,20 @@ def shortens(short: str, statement: str) -> bool:
     Every gap must be marked with an ellipsis, so that nobody takes it for the whole statement.
     """
     parts = [part.split() for part in re.split(r"\s*(?:…|\.{3})\s*", short.strip())]
-    words = statement.split()
+    statement_words = statement.split()
     at = 0
     for number, part in enumerate(parts):
-        starts = range(at, len(words) - len(part) + 1)
-        place = next((start for start in starts if words[start : start + len(part)] == part), -1)
-        if place < 0 or (number == 0 and place > 0 and part):
+        starts = range(at, len(statement_words) - len(part) + 1)
+        start_of_part = next(
+            (start for start in starts if statement_words[start : start + len(part)] == part), -1
+        )
+        if start_of_part < 0 or (number == 0 and start_of_part > 0 and part):
             return False
-        at = place + len(part)
-    if at < len(words) and parts[-1]:
+        at = start_of_part + len(part)
+    if at < len(statement_words) and parts[-1]:
         return False
     kept = [word for part in parts for word in part]
-    left = list(words)
+    left = list(statement_words)
     for word in kept:
         left.remove(word)
     matters = (denies(word.strip(".,;:!?")) or names_something(word.strip(".,;:!?")) for word in left)
@@ -193,8 +197,8 @@ def shortens(short: str, statement: str) -> bool:
 
 def _qualified(text: str) -> tuple[int, frozenset[str]]:
     """The number of negations in a text, and the words in it that limit its validity."""
-    words = frozenset(_WORD.findall(text.casefold()))
-    return len(_NEGATION.findall(text)), words & _QUALIFIERS
+    all_words = frozenset(_WORD.findall(text.casefold()))
+    return len(_NEGATION.findall(text)), all_words & _QUALIFIERS
 
 
 @lru_cache(maxsize=4096)

@@ -59,8 +59,8 @@ class E5Vectors:
 
     def query(self, text: str) -> Floats:
         """The vector of a query."""
-        found: Floats = unit(self._vector(f"query: {text}")[None])[0]
-        return found
+        vector: Floats = unit(self._vector(f"query: {text}")[None])[0]
+        return vector
 
     def passage_words(self, text: str) -> Floats:
         """A row of length 1 for each word part of a passage."""
@@ -70,7 +70,9 @@ class E5Vectors:
     def query_words(self, text: str) -> Floats:
         """A row of length 1 for each word part of a query that carries content."""
         numbers = self._parts.of(f"query: {text}")
-        places = [place for place in range(PREFIX, len(numbers) - 1) if numbers[place] not in self._empty]
+        places = [
+            position for position in range(PREFIX, len(numbers) - 1) if numbers[position] not in self._empty
+        ]
         return unit(self._states(numbers)[places])
 
     def _vector(self, text: str) -> Floats:
@@ -115,20 +117,20 @@ class WordPieces:
         """The ids of a text's word pieces, between the begin and end markers."""
         # This prefix is long enough: each word of up to LONGEST_WORD characters gives at least one piece.
         words = _words(text[: MOST_PARTS * LONGEST_WORD])
-        found = [number for word in words for number in self._word(word)]
-        return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]
+        numbers = [number for word in words for number in self._word(word)]
+        return [self._numbers[BEGIN], *numbers[: MOST_PARTS - 2], self._numbers[END]]
 
     def _parts(self, word: str) -> tuple[int, ...]:
-        found: list[int] = []
+        numbers: list[int] = []
         start = 0
         while start < len(word) <= LONGEST_WORD:
             mark = "##" if start else ""
             end = next((e for e in range(len(word), start, -1) if mark + word[start:e] in self._numbers), 0)
             if not end:
                 break
-            found.append(self._numbers[mark + word[start:end]])
+            numbers.append(self._numbers[mark + word[start:end]])
             start = end
-        return tuple(found) if start == len(word) else (self._numbers[UNKNOWN],)
+        return tuple(numbers) if start == len(word) else (self._numbers[UNKNOWN],)
 
 
 def _words(text: str) -> list[str]:

@@ -107,7 +107,8 @@ class RecallIndex:
         copy lacks is read from the log, starting at ``since`` if there is no usable copy.
         """
         index = cls(log, fetch=fetch)
-        index._since, index._as_found = since, True
+        index._since = since
+        index._as_found = True
         index._tables.close()
         index._tables = Tables.created(NAMELESS)
         if path.is_file():
@@ -205,7 +206,8 @@ class RecallIndex:
         self._tables = _opened(self._path, None)
 
     def _read_on(self, progress: Progress | None) -> int:
-        lines, new = self._unread(), 0
+        lines = self._unread()
+        new = 0
         while batch := list(_some(lines)):
             new += self._take(batch)
             if progress:

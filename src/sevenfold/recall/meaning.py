@@ -93,12 +93,14 @@ def required_similarity(query: str, trust: VectorTrust) -> float | None:
     return trust.least + trust.longer * max(0.0, math.log(telling / LONG))
 
 
-def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
+def trusted(likenesses: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
     """The score of each piece with at least ``part`` of the best score; empty if no similarity reaches ``least``."""
-    if max((one.near for one in found), default=0.0) < least:
+    if max((likeness.near for likeness in likenesses), default=0.0) < least:
         return {}
-    behind = part * max(one.apart for one in found)
-    return {one.piece: one.apart for one in found if one.apart >= max(behind, 1e-9)}
+    behind = part * max(likeness.apart for likeness in likenesses)
+    return {
+        likeness.piece: likeness.apart for likeness in likenesses if likeness.apart >= max(behind, 1e-9)
+    }
 
 
 def installed(most: int = MOST) -> Scorer | None:
@@ -133,9 +135,11 @@ def small(most: int = MOST) -> Scorer:
 
 def folders(packages: Sequence[str]) -> list[Path]:
     """The folders of these packages, without importing them; empty if one is missing."""
-    found = [find_spec(name) for name in packages]
-    places = [spec.submodule_search_locations for spec in found if spec is not None]
-    return [Path(place[0]) for place in places if place] if len(places) == len(packages) else []
+    specs = [find_spec(name) for name in packages]
+    locations = [spec.submodule_search_locations for spec in specs if spec is not None]
+    return (
+        [Path(location[0]) for location in locations if location] if len(locations) == len(packages) else []
+    )
 
 
 class ByMeaning:
@@ -157,7 +161,8 @@ class ByMeaning:
         if by == "words" or (by is None and not switched_on):
             return ()
         if not self._looked:
-            self.loaded, self._looked = self._find(), True
+            self.loaded = self._find()
+            self._looked = True
         if self.loaded is None and by is not None:
             raise InputError(
                 "looking by meaning needs vectors, which are not installed; "

@@ -62,8 +62,10 @@ def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> l
     """The passages of an entry; none for most decisions. ``tool_of`` returns the name of a call's tool."""
     match entry:
         case Said():
-            found = (passage for block in entry.blocks for passage in _passages(entry, block, tool_of))
-            return [passage for passage in found if passage.text.strip()]
+            all_passages = (
+                passage for block in entry.blocks for passage in _passages(entry, block, tool_of)
+            )
+            return [passage for passage in all_passages if passage.text.strip()]
         case Decision(made=Fold(summary=summary)) if summary.strip():
             return [Passage(SUMMARY, tidy(summary))]
         case _:
@@ -87,10 +89,10 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start : start + PIECE]
 
 
-def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterator[Passage]:
+def _passages(record: Said, block: Block, tool_of: Callable[[str], str]) -> Iterator[Passage]:
     match block.body():
-        case Text(text=words):
-            yield from _texts(said, block, words)
+        case Text(text=text):
+            yield from _texts(record, block, text)
         case ToolUse(id=call, name=name, input=given):
             value = _value(given)
             fields = value if isinstance(value, dict) else {}
@@ -100,24 +102,24 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
         case ToolResult(tool_use_id=call, is_error=failed):
             yield Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
             yield Passage(USER, tidy(authorship.reply(block, tool_of(call))))
-        case Compaction(content=str() as words):
-            yield Passage(SUMMARY, tidy(words))
+        case Compaction(content=str() as text):
+            yield Passage(SUMMARY, tidy(text))
         case Document() as document:
-            words = "\n".join(map(blocks.words_of, blocks.parts_of(document) or ()))
-            yield Passage(ATTACHMENT, tidy(words))
+            text = "\n".join(map(blocks.words_of, blocks.parts_of(document) or ()))
+            yield Passage(ATTACHMENT, tidy(text))
         case Opaque(type=kind):
             said_as = RESULT if kind.endswith("_result") else CALL if kind.endswith("_use") else ATTACHMENT
             yield Passage(said_as, tidy(readable(_value(Raw(block.raw)))))
 
 
-def _texts(said: Said, block: Block, words: str) -> Iterator[Passage]:
+def _texts(record: Said, block: Block, text: str) -> Iterator[Passage]:
     """Passages of a text block, by author; text that a client put around the user's words is a separate passage."""
-    author = authorship.author(said, block)
-    typed = authorship.typed(said, block) if author == "user" else ""
+    author = authorship.author(record, block)
+    typed = authorship.typed(record, block) if author == "user" else ""
     if typed:
         yield Passage(USER, tidy(typed))
-    if typed != words:
-        yield Passage(ERROR if said.synthetic else _KINDS[author], tidy(words))
+    if typed != text:
+        yield Passage(ERROR if record.synthetic else _KINDS[author], tidy(text))
 
 
 def readable(value: Any) -> str:

@@ -153,27 +153,27 @@ def phrase_of(needle: str) -> str:
 
 
 def _needles(units: Sequence[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    needles: list[str] = []
     for unit in (unit[:NEEDLE] for unit in units):
-        if found and len(found[-1]) + 1 + len(unit) <= NEEDLE:
-            found[-1] += " " + unit
+        if needles and len(needles[-1]) + 1 + len(unit) <= NEEDLE:
+            needles[-1] += " " + unit
         else:
-            found.append(unit)
-    if len(found) <= MOST_NEEDLES:
-        return tuple(found)
-    step = (len(found) - 1) / (MOST_NEEDLES - 1)
-    return tuple(found[round(number * step)] for number in range(MOST_NEEDLES))
+            needles.append(unit)
+    if len(needles) <= MOST_NEEDLES:
+        return tuple(needles)
+    step = (len(needles) - 1) / (MOST_NEEDLES - 1)
+    return tuple(needles[round(number * step)] for number in range(MOST_NEEDLES))
 
 
 def _features(units: Iterable[str]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    features: dict[str, None] = {}
     for unit in units:
-        words = [unit] if DENSE_RUN.fullmatch(unit) else _WORD.findall(_POSSESSIVE.sub("", unit))
-        if len(words) > 1:
-            found.setdefault(" ".join(words)[:NEEDLE])
-        for word in words:
-            found.update(dict.fromkeys(_terms(word[:NEEDLE])))
-    telling = [feature for feature in found if feature.casefold() not in FILLERS] or list(found)
+        unit_words = [unit] if DENSE_RUN.fullmatch(unit) else _WORD.findall(_POSSESSIVE.sub("", unit))
+        if len(unit_words) > 1:
+            features.setdefault(" ".join(unit_words)[:NEEDLE])
+        for word in unit_words:
+            features.update(dict.fromkeys(_terms(word[:NEEDLE])))
+    telling = [feature for feature in features if feature.casefold() not in FILLERS] or list(features)
     if len(telling) > MOST_FEATURES:
         telling = sorted(telling, key=len, reverse=True)[:MOST_FEATURES]
     return tuple(telling)
@@ -184,7 +184,7 @@ def _terms(word: str) -> list[str]:
     dense = "".join(DENSE_RUN.findall(word))
     if len(dense) < 2:
         return [word]
-    return [dense[place : place + 2] for place in range(len(dense) - 1)]
+    return [dense[start : start + 2] for start in range(len(dense) - 1)]
 
 
 # -- ranking -----------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ def rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
-def holding(found: Sequence[Sequence[int]]) -> dict[int, int]:
+def holding(postings: Sequence[Sequence[int]]) -> dict[int, int]:
     """Each piece that contains any feature, with its features as a bit mask."""
     held: dict[int, int] = {}
-    for feature, pieces in enumerate(found):
+    for feature, pieces in enumerate(postings):
         bit = 1 << feature
         for piece in pieces:
             held[piece] = held.get(piece, 0) | bit
@@ -233,7 +233,7 @@ def strengths(bits: int, weights: Sequence[float], part: float) -> Strengths:
 
 def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]:
     """The strengths of each record, raised by those of the records around it."""
-    held = {place: dict(strengths) for place, strengths in own.items()}
+    held = {piece: dict(strengths) for piece, strengths in own.items()}
     for (lane, number), strengths in own.items():
         for distance, part in enumerate(NEIGHBOUR_CREDIT, 1) if strengths else ():
             lent = [(feature, part * strength) for feature, strength in strengths.items()]
@@ -257,8 +257,8 @@ def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scor
     total: dict[Scored, float] = {}
     for weight, scores in opinions:
         most = max(scores.values(), default=0.0)
-        for one, score in scores.items() if most > 0 else ():
-            total[one] = total.get(one, 0.0) + weight * score / most
+        for source_uuid, score in scores.items() if most > 0 else ():
+            total[source_uuid] = total.get(source_uuid, 0.0) + weight * score / most
     return total
 
 
@@ -290,23 +290,23 @@ def features_close_together(text: str, features: Sequence[str], held: int) -> in
     for number, feature in enumerate(features):
         if held >> number & 1:
             places = _places(low, stem(feature.casefold().split()[0]))
-            events += [(place, number) for place in places]
+            events += [(position, number) for position in places]
             # The index also matches inflections that this search misses, so the feature gets the benefit of the doubt.
             anywhere |= 0 if places else 1 << number
     return anywhere | _best(sorted(events))
 
 
 def _places(text: str, word: str) -> list[int]:
-    return [found.start() for found in islice(re.finditer(re.escape(word), text), _MOST_PLACES)]
+    return [match.start() for match in islice(re.finditer(re.escape(word), text), _MOST_PLACES)]
 
 
 def _best(events: Sequence[tuple[int, int]]) -> int:
     """The bit mask of features in the stretch with the most different ones."""
     best = first = 0
     counts: dict[int, int] = {}
-    for place, number in events:
+    for position, number in events:
         counts[number] = counts.get(number, 0) + 1
-        while events[first][0] < place - STRETCH:
+        while events[first][0] < position - STRETCH:
             gone = events[first][1]
             counts[gone] -= 1
             if not counts[gone]:
@@ -334,18 +334,20 @@ _ANY_WORD = re.compile(r"\w+")
 def labels(text: str, timestamp: str) -> str:
     """Labels for the index: the speaker, if the text begins with a name and a colon, and the date as special words."""
     speaker = _SPEAKER.match(text, 0, 80)
-    year, month, day = timestamp[:4], timestamp[5:7], timestamp[8:10]
+    year = timestamp[:4]
+    month = timestamp[5:7]
+    day = timestamp[8:10]
     when = f"y{year} m{month} d{day}" if day and (year + month + day).isdecimal() else ""
     return f"{speaker[1] if speaker else ''} {when}".strip()
 
 
 def _days(query: str) -> tuple[tuple[str, ...], str]:
     """The months and days that a query names, in the form that `labels` writes, and the words that name them."""
-    named = {found[0]: found.groups(default="") for found in _ISO_DATE.finditer(query)}
-    for found in _DATE.finditer(query):
-        before, name, after, year = found.groups(default="")
-        month = 1 + next(place for place, full in enumerate(_MONTHS) if full.startswith(name[:3]))
-        named[found[0]] = (year, f"{month:02}", (after or before).zfill(2) if after or before else "")
+    named = {match[0]: match.groups(default="") for match in _ISO_DATE.finditer(query)}
+    for match in _DATE.finditer(query):
+        before, name, after, year = match.groups(default="")
+        month = 1 + next(number for number, full in enumerate(_MONTHS) if full.startswith(name[:3]))
+        named[match[0]] = (year, f"{month:02}", (after or before).zfill(2) if after or before else "")
     months = [f"y{year} m{month}" if year else f"m{month}" for year, month, _ in named.values()]
     exact = [f"m{month} d{day}" for _, month, day in named.values() if day]
     return tuple(dict.fromkeys([*months, *exact])), " ".join(_ANY_WORD.findall(" ".join(named)))

@@ -193,13 +193,13 @@ class Search:
                 if self._shown.setdefault(uuid, row).piece == row.piece and uuid not in self._matched:
                     self._found_by[uuid] = scorer
                 self._matched.setdefault(uuid, []).append(scorer.name)
-            found = {uuid: scores[row.piece] for uuid, row in best.items()}
-            yield scorer.weight, found, any(score >= scorer.enough for score in found.values())
+            by_meaning = {uuid: scores[row.piece] for uuid, row in best.items()}
+            yield scorer.weight, by_meaning, any(score >= scorer.enough for score in by_meaning.values())
 
     def _by_words(self) -> tuple[dict[str, float], bool]:
         """The scores of the records that contain any of the words, and whether the best match enough of the query."""
-        found, weights = self._features()
-        held = ranking.holding(found)
+        postings, weights = self._features()
+        held = ranking.holding(postings)
         best = ranking.strongest(held, weights, CANDIDATES)
         rows = self._index.around(best, len(ranking.NEIGHBOUR_CREDIT), held.keys())
         own, shown = self._records(rows, held, weights)
@@ -253,27 +253,27 @@ class Search:
         total = self._index.count()
         least, most = TOO_COMMON
         common = min(most, max(least, total // 5))
-        found: list[Sequence[int]] = []
+        postings: list[Sequence[int]] = []
         for feature in self._query.features:
             pieces = self._index.postings(ranking.phrase(feature), common + 1)
             if not pieces and len(feature) > 3:
                 pieces = self._index.postings(ranking.phrase(feature, open_end=True), common + 1)
-            found.append(pieces)
-        telling = any(len(pieces) <= common for pieces in found)
+            postings.append(pieces)
+        telling = any(len(pieces) <= common for pieces in postings)
         weights = [
             0.0
             if (telling and len(pieces) > common) or (not pieces and feature in self._query.dates)
             else ranking.rarity(len(pieces), total)
-            for feature, pieces in zip(self._query.features, found, strict=True)
+            for feature, pieces in zip(self._query.features, postings, strict=True)
         ]
         for label in (*self._query.features, *self._query.days):
             pieces = self._index.postings(f"labels : {ranking.phrase(label)}", common + 1)
-            is_day = len(found) >= 2 * len(self._query.features)
+            is_day = len(postings) >= 2 * len(self._query.features)
             known = 0 < len(pieces) <= common
-            found.append(pieces)
+            postings.append(pieces)
             counts = ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
             weights.append(counts if known else 0.0)
-        return [pieces if weight else () for pieces, weight in zip(found, weights, strict=True)], weights
+        return [pieces if weight else () for pieces, weight in zip(postings, weights, strict=True)], weights
 
     # -- results ---------------------------------------------------------------------------
 
@@ -282,7 +282,9 @@ class Search:
         text = self._index.text(row.piece)
         scorer = None if exact else self._found_by.get(uuid)
         shown, marks = excerpt(text, self._query, scorer.place(self._text, text) if scorer else None)
-        lane, number, around = row.place.lane, row.place.number, self._options.around
+        lane = row.place.lane
+        number = row.place.number
+        around = self._options.around
         return Hit(
             uuid=uuid,
             kind=row.kind,
@@ -301,20 +303,21 @@ class Search:
         )
 
     def _near(self, lane: int, first: int, last: int) -> tuple[Near, ...]:
-        found = self._index.near(lane, first, last)
-        return tuple(Near(uuid, kind, beginning(text, NEIGHBOUR)) for uuid, kind, text in found)
+        rows = self._index.near(lane, first, last)
+        return tuple(Near(uuid, kind, beginning(text, NEIGHBOUR)) for uuid, kind, text in rows)
 
 
 # -- excerpts ----------------------------------------------------------------------------------
 
 
-def excerpt(text: str, query: Query, place: int | None = None) -> tuple[str, tuple[Span, ...]]:
+def excerpt(text: str, query: Query, start_near: int | None = None) -> tuple[str, tuple[Span, ...]]:
     """The part of a text around the densest matches, or starting at ``place``, and the spans of the matches in it."""
     spans = _exact(text, query) or _words(text, query)
-    first = _densest(spans) if place is None else (place, place)
-    start = max(0, first[0] - EXCERPT // 3) if place is None else place
+    first = _densest(spans) if start_near is None else (start_near, start_near)
+    start = max(0, first[0] - EXCERPT // 3) if start_near is None else start_near
     end = min(len(text), max(start + EXCERPT, first[1]))
-    lead, tail = "…" if start else "", "…" if end < len(text) else ""
+    lead = "…" if start else ""
+    tail = "…" if end < len(text) else ""
     shift = len(lead) - start
     inside = tuple((begin + shift, stop + shift) for begin, stop in spans if start <= begin and stop <= end)
     return lead + text[start:end] + tail, inside
@@ -329,16 +332,16 @@ def beginning(text: str, most: int) -> str:
 def _exact(text: str, query: Query) -> list[Span]:
     for needle in query.needles:
         pattern = r"\s+".join(map(re.escape, needle.split()))
-        if found := [hit.span() for hit in re.finditer(pattern, text, re.IGNORECASE)]:
-            return found
+        if spans := [hit.span() for hit in re.finditer(pattern, text, re.IGNORECASE)]:
+            return spans
     return []
 
 
 def _words(text: str, query: Query) -> list[Span]:
-    words = {stem(word) for feature in query.features for word in feature.split()}
-    if not words:
+    stems = {stem(word) for feature in query.features for word in feature.split()}
+    if not stems:
         return []
-    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    longest_first = sorted(stems, key=lambda word: (-len(word), word))
     inflected = "|".join(re.escape(word) for word in longest_first)
     dense = [re.escape(word) for word in longest_first if DENSE_RUN.fullmatch(word)]
     pattern = "|".join([rf"(?<![^\W_])(?:{inflected})[^\W_]*", *dense])
@@ -347,10 +350,13 @@ def _words(text: str, query: Query) -> list[Span]:
 
 def _densest(spans: Sequence[Span]) -> Span:
     """The first match in the stretch with the most matches."""
-    best, most, last = (0, 0), 0, 0
+    best = (0, 0)
+    most = 0
+    last = 0
     for number, span in enumerate(spans):
         while last < len(spans) and spans[last][1] <= span[0] + EXCERPT // 2:
             last += 1
         if last - number > most or best == (0, 0):
-            best, most = span, last - number
+            best = span
+            most = last - number
     return best

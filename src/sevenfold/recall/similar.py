@@ -99,7 +99,7 @@ class SimilarWords:
 
     def _held(self, asked: list[str]) -> tuple[dict[int, Strengths], list[float]]:
         """How much of each word asked for each piece holds, from 0 to 1, and the weight of each word."""
-        words = list(self._holding)
+        held_words = list(self._holding)
         near = np.concatenate(self._vectors) @ self.embedder.vectors(asked).T
         held: dict[int, Strengths] = {}
         weights: list[float] = []
@@ -107,7 +107,7 @@ class SimilarWords:
             column = near[:, number]
             forms: set[int] = set(self._holding.get(word, ()))
             for place in np.flatnonzero(column > LEAST_SIMILAR):
-                other = words[place]
+                other = held_words[place]
                 similarity = float(column[place])
                 strength = min(1.0, (similarity - LEAST_SIMILAR) / (1 - LEAST_SIMILAR))
                 if similarity >= SAME:

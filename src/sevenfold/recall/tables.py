@@ -147,15 +147,15 @@ class Tables:
 
     def reached(self) -> Reached | None:
         """How far the log was indexed; None if not at all."""
-        found: Reached | None = self._one("SELECT offset, digest FROM reached")
-        return found
+        reached: Reached | None = self._one("SELECT offset, digest FROM reached")
+        return reached
 
     def add(
-        self, found: Iterable[tuple[int, Entry]], fetch: Fetch | None, reached: Reached | None = None
+        self, entries: Iterable[tuple[int, Entry]], fetch: Fetch | None, reached: Reached | None = None
     ) -> int:
         """Index entries, and store how far the log was read, in one transaction; returns the number of new records."""
         with self._db:
-            new = sum(self._add(position, entry, fetch) for position, entry in found)
+            new = sum(self._add(position, entry, fetch) for position, entry in entries)
             if reached is not None:
                 self._db.execute("REPLACE INTO reached VALUES (0, ?, ?)", reached)
         return new
@@ -176,19 +176,19 @@ class Tables:
                 return False
 
     def _add_record(
-        self, row: tuple[str, int, str, int], found: list[Passage], fetch: Fetch | None
+        self, row: tuple[str, int, str, int], passages: list[Passage], fetch: Fetch | None
     ) -> bool:
-        if not found:
+        if not passages:
             return False
-        made = self._db.execute(
+        cursor = self._db.execute(
             "INSERT OR IGNORE INTO record (uuid, lane, place, timestamp, offset)"
             " SELECT ?1, ?2, coalesce(max(place), 0) + 1, ?3, ?4 FROM record WHERE lane = ?2",
             row,
         )
-        record = made.lastrowid
-        if not made.rowcount or record is None:
+        record = cursor.lastrowid
+        if not cursor.rowcount or record is None:
             return False
-        for passage in found:
+        for passage in passages:
             tool = passage.tool or self._tool(passage.call)
             self._add_pieces(record, passage.kind, tool, passage.text, row[2])
             if passage.call:
@@ -212,7 +212,8 @@ class Tables:
 
     def _learn(self, call: str, **known: object) -> None:
         """Store facts about a tool call, replacing earlier values."""
-        columns, marks = ", ".join(("id", *known)), ", ".join("?" * (1 + len(known)))
+        columns = ", ".join(("id", *known))
+        marks = ", ".join("?" * (1 + len(known)))
         changes = ", ".join(f"{name} = excluded.{name}" for name in known)
         statement = (
             f"INSERT INTO call ({columns}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {changes}"
@@ -261,7 +262,7 @@ class Tables:
     def among(self, pieces: Collection[int]) -> list[Row]:
         """The pieces with these numbers, in the order in which they were said."""
         statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?)) ORDER BY piece.id"
-        return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
+        return [_row(row) for row in self._db.execute(statement, (json.dumps(list(pieces)),))]
 
     def around(self, pieces: Collection[int], reach: int, held: Container[int]) -> list[Row]:
         """The pieces in ``held`` whose records are at most ``reach`` places from a record of the given ``pieces``."""
@@ -278,8 +279,8 @@ class Tables:
 
     def postings(self, phrase: str, most: int) -> list[int]:
         """The numbers of the pieces that match an FTS phrase, at most ``most``."""
-        found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
-        return [piece for (piece,) in found]
+        rows = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
+        return [piece for (piece,) in rows]
 
     def text(self, piece: int) -> str:
         """The text of the piece with this number."""
@@ -305,10 +306,10 @@ class Tables:
 
     def count_spoken(self) -> tuple[int, int]:
         """The number of pieces of conversation text, and the number of vectors."""
-        made = 0
+        count = 0
         with suppress(sqlite3.OperationalError):
-            made = int(self._one("SELECT count(*) FROM vector")[0])
-        return int(self._one(f"SELECT count(*) FROM piece WHERE {_SPOKEN}")[0]), made
+            count = int(self._one("SELECT count(*) FROM vector")[0])
+        return int(self._one(f"SELECT count(*) FROM piece WHERE {_SPOKEN}")[0]), count
 
     def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
         """The stored vectors, if they were made with these weights; otherwise, or if they cannot be read, None."""
@@ -324,10 +325,10 @@ class Tables:
             with self._db:
                 self._db.execute("INSERT INTO vectors_by VALUES (0, ?)", (weights,))
 
-    def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
+    def add_vectors(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Store the vectors of pieces; ignores a database that cannot be written."""
         with suppress(sqlite3.OperationalError), self._db:
-            self._db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", made)
+            self._db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", vectors)
 
 
 def remove(path: Path) -> None:
@@ -341,8 +342,8 @@ def error_code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _row(found: Sequence[Any]) -> Row:
-    piece, record, uuid, kind, tool, size, timestamp, offset, *place = found
+def _row(columns: Sequence[Any]) -> Row:
+    piece, record, uuid, kind, tool, size, timestamp, offset, *place = columns
     return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(*place))
 
 

@@ -98,8 +98,8 @@ class Rows(NamedTuple):
         parts = range(0, len(self.pieces), AT_ONCE)
         far = [self.numbers[start : start + AT_ONCE].astype(np.float32) @ directions for start in parts]
         none = np.empty((0, directions.shape[1]), np.float32)
-        made: Floats = np.divide(np.concatenate([none, *far]), self.lengths[:, None], dtype=np.float32)
-        return made
+        shares: Floats = np.divide(np.concatenate([none, *far]), self.lengths[:, None], dtype=np.float32)
+        return shares
 
 
 class Embedder(Protocol):
@@ -157,15 +157,16 @@ class Meaning:
     def prepare(self, pieces: Tables) -> bool:
         """Compute vectors for a few pieces that have none; True if there may be more."""
         if self._pieces is not pieces:
-            self._rows, self._pieces = self._kept(pieces), pieces
+            self._rows = self._kept(pieces)
+            self._pieces = pieces
         room = min(self.embedder.at_once, self._most - len(self._rows.pieces))
-        found = pieces.spoken_after(self._rows.last, room) if room > 0 else []
-        if found:
-            numbers = _coarse(self.embedder.vectors([text for _, text in found]))
-            made = Rows.of([piece for piece, _ in found], numbers)
-            pieces.add_vectors(zip(made.pieces.tolist(), map(bytes, numbers), strict=True))
-            self._rows = Rows.together([self._rows, made])
-        return 0 < room == len(found)
+        pending = pieces.spoken_after(self._rows.last, room) if room > 0 else []
+        if pending:
+            numbers = _coarse(self.embedder.vectors([text for _, text in pending]))
+            computed = Rows.of([piece for piece, _ in pending], numbers)
+            pieces.add_vectors(zip(computed.pieces.tolist(), map(bytes, numbers), strict=True))
+            self._rows = Rows.together([self._rows, computed])
+        return 0 < room == len(pending)
 
     def place(self, query: str, text: str) -> int:
         """Where the most similar stretch of a text begins; 0 if the text is too short or too long to compare."""
@@ -179,7 +180,8 @@ class Meaning:
         """The similarities of the best pieces; `sevenfold.recall.meaning` explains the two kinds."""
         shared = self._rows.total / (len(self._rows.pieces) + ORDINARY)
         near, common = self._rows.along(np.stack([query, shared], axis=1)).T
-        amount, turned = float(shared @ shared), float(shared @ query)
+        amount = float(shared @ shared)
+        turned = float(shared @ query)
         own = np.sqrt(np.maximum(TINY, 1 - 2 * common + amount))
         apart = (near - common - turned + amount) / (own * max(TINY, 1 - 2 * turned + amount) ** 0.5)
         alike = np.argsort(-apart)[:CANDIDATES]
@@ -203,8 +205,8 @@ class Meaning:
 def _coarse(rows: Floats) -> Bytes:
     """Quantise rows to bytes, each scaled to the full range of a byte, since lengths do not matter."""
     most = np.abs(rows).max(axis=1, keepdims=True)
-    made: Bytes = np.rint(rows * (FINEST / np.where(most > 0, most, 1))).astype(np.int8)
-    return made
+    rounded: Bytes = np.rint(rows * (FINEST / np.where(most > 0, most, 1))).astype(np.int8)
+    return rounded
 
 
 # -- word vectors ------------------------------------------------------------------------------
@@ -218,7 +220,8 @@ class StaticVectors:
 
     def __init__(self, folder: Path) -> None:
         """Read the files; raises `OSError` or `ValueError` if they are missing or have an unknown format."""
-        weights, parts = _found(folder, WEIGHTS), _found(folder, WORDS)
+        weights = _found(folder, WEIGHTS)
+        parts = _found(folder, WORDS)
         self._table = table(weights)
         self._parts = WordParts(parts)
         self._known: dict[str, list[int]] = {}
@@ -227,10 +230,10 @@ class StaticVectors:
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row for each text."""
-        words = [_words(text) for text in texts]
-        known = self._learn(chain.from_iterable(words))
+        words_of_texts = [_words(text) for text in texts]
+        known = self._learn(chain.from_iterable(words_of_texts))
         rows = np.zeros((len(texts), self.dimensions), np.float32)
-        for row, held in zip(rows, words, strict=True):
+        for row, held in zip(rows, words_of_texts, strict=True):
             if parts := [part for word in held for part in known[word]]:
                 row[:] = self._table.take(parts, axis=0).sum(axis=0)
         return unit(rows)
@@ -241,8 +244,8 @@ class StaticVectors:
 
     def query(self, text: str) -> Floats:
         """The vector of a query, which is treated like any other text."""
-        found: Floats = self.vectors([text])[0]
-        return found
+        vector: Floats = self.vectors([text])[0]
+        return vector
 
     def _learn(self, words: Iterable[str]) -> dict[str, list[int]]:
         """A cache with at least the parts of these words; never shrunk in place, as other threads may read it."""
@@ -258,8 +261,8 @@ class StaticVectors:
 def unit(rows: Floats) -> Floats:
     """The rows scaled to length 1; rows of length 0 stay as they are."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    made: Floats = np.divide(rows, np.maximum(lengths, TINY), dtype=np.float32)
-    return made
+    normalised: Floats = np.divide(rows, np.maximum(lengths, TINY), dtype=np.float32)
+    return normalised
 
 
 def table(path: Path) -> Floats:
@@ -271,7 +274,7 @@ def table(path: Path) -> Floats:
         header: Any = json.loads(file.read(size))
         numbers = file.read()
     try:
-        (held,) = (one for name, one in header.items() if name != "__metadata__")
+        (held,) = (entry for name, entry in header.items() if name != "__metadata__")
         kind = {"F16": "<f2", "F32": "<f4"}[held["dtype"]]
         start, end = held["data_offsets"]
         rows, columns = held["shape"]
@@ -334,11 +337,11 @@ class WordParts:
 
 def _joined(parts: list[str], pair: tuple[str, str]) -> list[str]:
     """The parts with every occurrence of the pair joined."""
-    made: list[str] = []
+    joined: list[str] = []
     for part in parts:
         # A part just joined is longer than the left half, so it is never joined again in this pass.
-        if made and (made[-1], part) == pair:
-            made[-1] += part
+        if joined and (joined[-1], part) == pair:
+            joined[-1] += part
         else:
-            made.append(part)
-    return made
+            joined.append(part)
+    return joined

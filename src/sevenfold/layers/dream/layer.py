@@ -163,7 +163,8 @@ class Dreamer:
         newest = self._c.transcript.view.items[-1]
         if self._busy or newest.said.role != "assistant" or newest.said.calls:
             return
-        now, last = self._c.clock.now(), self._lock.last() or 0.0
+        now = self._c.clock.now()
+        last = self._lock.last() or 0.0
         # A time in the future was written before the clock was set back, so it is ignored.
         if 0 <= now - last < DAY or 0 <= now - self._scanned < BETWEEN_SCANS:
             return
@@ -190,9 +191,10 @@ class Dreamer:
             return True
 
     def _sessions_since(self, when: float) -> int:
-        store, own = self._c.services.store, self._c.transcript.place.session
-        found = store.sessions() if store is not None else ()
-        return sum(one.modified > when and one.name != own for one in found)
+        store = self._c.services.store
+        own = self._c.transcript.place.session
+        sessions = store.sessions() if store is not None else ()
+        return sum(session.modified > when and session.name != own for session in sessions)
 
     # -- the dream -----------------------------------------------------------------------------------
 
@@ -206,19 +208,19 @@ class Dreamer:
         try:
             proposal = yield from self._ask(known)
             self._show(replace(self.task, phase="consolidate"))
-            made = yield from in_thread(
+            outcome = yield from in_thread(
                 partial(dream, self._memory, proposal, self._goes_on, self._c.services.still_exists)
             )
             if self.task.state == "killed":
-                if made.change:
-                    self._memory.undo(made.change)
+                if outcome.change:
+                    self._memory.undo(outcome.change)
                 raise Aborted(STOPPED)
-            self._show(replace(self.task, phase="prune", paths=tuple(made.edits)))
+            self._show(replace(self.task, phase="prune", paths=tuple(outcome.edits)))
         except BaseException:
             self._lock.fail()
             raise
         self._lock.finish(self._c.clock.now())
-        return made
+        return outcome
 
     def _ask(self, known: list[KnownEntry]) -> Flow[Proposal | None]:
         """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""

@@ -53,16 +53,17 @@ class MemoryReader:
     def run(self, line: str) -> str:
         """Run a command line and return its output, with secrets masked; raises `Refused` if it is not allowed."""
         self._left = MOST_SEARCHED
-        words = _split(line)
-        name = words[0] if words else ""
+        arguments = _split(line)
+        name = arguments[0] if arguments else ""
         if name not in COMMANDS:
             raise Refused(
                 f"{name[:40] or 'nothing'} is not available here; there is {', '.join(COMMANDS)}."
             )
         if name == "find":
-            lines, shown = self._find(words[1:]), MOST_LINES
+            lines = self._find(arguments[1:])
+            shown = MOST_LINES
         else:
-            options, rest = _options(words[1:], name)
+            options, rest = _options(arguments[1:], name)
             look = {"ls": self._ls, "grep": self._grep}.get(name)
             lines = look(options, rest) if look else self._read(name, options, rest)
             shown = MOST_LINES if look else MOST_BYTES
@@ -79,10 +80,12 @@ class MemoryReader:
             if not below:
                 yield from self._files(path)
 
-    def _find(self, words: Sequence[str]) -> Iterator[str]:
-        tests = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
-        names = self._files(*(words[:tests] or ("",)))
-        for test, value in zip(words[tests::2], [*words[tests + 1 :: 2], ""], strict=False):
+    def _find(self, arguments: Sequence[str]) -> Iterator[str]:
+        tests = next(
+            (position for position, word in enumerate(arguments) if word.startswith("-")), len(arguments)
+        )
+        names = self._files(*(arguments[:tests] or ("",)))
+        for test, value in zip(arguments[tests::2], [*arguments[tests + 1 :: 2], ""], strict=False):
             if test in ("-name", "-iname", "-path"):
                 looked_at = {name: name if test == "-path" else name.rpartition("/")[2] for name in names}
                 names = [name for name, part in looked_at.items() if fnmatchcase(part, value)]
@@ -96,13 +99,13 @@ class MemoryReader:
         matches = _matcher(pattern, folded="i" in options)
         for name in self._files(*(paths or ("",))):
             lines = enumerate(self._lines(name), 1)
-            found = [(number, text) for number, text in lines if matches(text) == ("v" not in options)]
+            matching = [(number, text) for number, text in lines if matches(text) == ("v" not in options)]
             if "c" in options:
-                yield f"{name}:{len(found)}"
+                yield f"{name}:{len(matching)}"
             elif "l" in options:
-                yield from [name] if found else []
+                yield from [name] if matching else []
             else:
-                yield from (f"{name}:{number}:{shortened(text, LONGEST_LINE)}" for number, text in found)
+                yield from (f"{name}:{number}:{shortened(text, LONGEST_LINE)}" for number, text in matching)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -131,11 +134,11 @@ class MemoryReader:
         """All file names: memory first, then the transcripts, newest first."""
         held = [name for name in self._folder.names() if not name.startswith(".")]
         sessions = self._store.sessions() if self._store is not None else ()
-        return [*held, *(f"{TRANSCRIPTS}{one.name}.jsonl" for one in sessions)]
+        return [*held, *(f"{TRANSCRIPTS}{session.name}.jsonl" for session in sessions)]
 
     def _files(self, *paths: str) -> list[str]:
         """The files that match these paths: a file, all files in a folder, or those that match a pattern."""
-        found: dict[str, None] = {}
+        matching: dict[str, None] = {}
         names = self._names()
         for path in paths:
             start = self._relative(path)
@@ -146,8 +149,8 @@ class MemoryReader:
             ]
             if not fits:
                 raise Refused(f"{path[:120]}: no such file in memory; ls shows what there is.")
-            found.update(dict.fromkeys(fits))
-        return list(found)
+            matching.update(dict.fromkeys(fits))
+        return list(matching)
 
     def _relative(self, path: str) -> str:
         """The path relative to the memory folder."""
@@ -190,28 +193,28 @@ def _split(line: str) -> list[str]:
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
-        words = list(lexer)
+        arguments = list(lexer)
     except ValueError as error:
         raise Refused(f"This line cannot be read: {error}.") from error
-    if _EXPANSION.search(line) or any(_SHELL.fullmatch(word) for word in words):
+    if _EXPANSION.search(line) or any(_SHELL.fullmatch(word) for word in arguments):
         raise Refused("One command a line: no pipes, redirection or substitution.")
-    return words
+    return arguments
 
 
-def _options(words: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
+def _options(arguments: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
     """Parse the options of a command, by letter, and its other arguments."""
     if name in ("head", "tail"):
-        words = [_LINES.sub(r"-n\1", word) for word in words]
+        arguments = [_LINES.sub(r"-n\1", word) for word in arguments]
     try:
-        options, rest = gnu_getopt(list(words), _OPTIONS.get(name, ""))
+        options, rest = gnu_getopt(list(arguments), _OPTIONS.get(name, ""))
     except GetoptError as error:
         raise Refused(f"{name} has no option -{error.opt[:20]} here, or no value for it.") from error
     return {letter.removeprefix("-"): value for letter, value in options}, rest
 
 
 def _count(options: Mapping[str, str]) -> int:
-    given = options.get("n", "10")
-    return max(1, int(given)) if given.isdecimal() and len(given) < 7 else 10
+    wanted = options.get("n", "10")
+    return max(1, int(wanted)) if wanted.isdecimal() and len(wanted) < 7 else 10
 
 
 def _matcher(pattern: str, *, folded: bool) -> Matcher:
@@ -235,10 +238,10 @@ def _matcher(pattern: str, *, folded: bool) -> Matcher:
 def _in_order(text: str, parts: Sequence[str]) -> bool:
     at = 0
     for part in parts:
-        found = text.find(part, at)
-        if found < 0:
+        start = text.find(part, at)
+        if start < 0:
             return False
-        at = found + len(part)
+        at = start + len(part)
     return True
 
 

@@ -99,11 +99,16 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
     """Compact with the notes, without a model call; None if a listener refused, a reason if they cannot serve."""
     if not serves(c):
         return "notes are switched off"
-    keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
+    keeper = c.state(NotesKeeper)
+    compactor = c.state(Compactor)
     yield from keeper.waiting()
     most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_start_size)
-    found = yield from keeper.serving(most)
-    done = found if isinstance(found, str) else (yield from compactor.compact_with(request, *found, most))
+    candidate = yield from keeper.serving(most)
+    done = (
+        candidate
+        if isinstance(candidate, str)
+        else (yield from compactor.compact_with(request, *candidate, most))
+    )
     if isinstance(done, str):
         c.events.aside("notes", done)
     return done
@@ -125,9 +130,10 @@ class Updated(Struct, frozen=True):
 
     def over(self, now: NotesText) -> NotesText:
         """The notes after the update; sections edited in the meantime keep those edits."""
-        before, made = self.before.sections, self.notes.sections
+        before = self.before.sections
+        sections = self.notes.sections
         edited = {name: text for name, text in now.sections.items() if text != before.get(name, "")}
-        return NotesText({**made, **edited})
+        return NotesText({**sections, **edited})
 
 
 class Candidate(Struct, frozen=True):
@@ -189,7 +195,8 @@ class NotesKeeper:
         return self._begun().after(notes_of(self._c.transcript.view.items))
 
     def _begun(self) -> Updated:
-        view, now = self._c.transcript.view, self._now()
+        view = self._c.transcript.view
+        now = self._now()
         return Updated(now, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
@@ -198,9 +205,9 @@ class NotesKeeper:
 
     def store(self, updated: Updated) -> None:
         """Write an update and a mark of what it covers; the mark is valid until the next compaction."""
-        made = updated.over(self._now())
-        self._file.write(made.render())
-        self._c.transcript.label("ai-title", made.sections.get(notes.TITLE, ""))
+        merged = updated.over(self._now())
+        self._file.write(merged.render())
+        self._c.transcript.label("ai-title", merged.sections.get(notes.TITLE, ""))
         self._c.transcript.decide(NotesMark(covered=updated.covered, boundary=updated.boundary))
         self._c.events.tell(
             Acted(
@@ -279,9 +286,9 @@ class NotesKeeper:
     def covered(self) -> str | None:
         """The newest record that the notes cover; None if unknown, as after a compaction."""
         view = self._c.transcript.view
-        for made in reversed(view.decisions()):
-            if isinstance(made, NotesMark):
-                return made.covered if made.boundary == view.boundary else None
+        for decision in reversed(view.decisions()):
+            if isinstance(decision, NotesMark):
+                return decision.covered if decision.boundary == view.boundary else None
         return None
 
     def most_left(self, most: int) -> int:
@@ -307,32 +314,32 @@ class NotesKeeper:
     def serving(self, most: int) -> Flow[tuple[Scope, Attempt] | str]:
         """Like `serve`, as a flow: the caller is not blocked while the log is searched."""
         while True:
-            found = self._candidate(most)
-            if isinstance(found, str):
-                return found
+            candidate = self._candidate(most)
+            if isinstance(candidate, str):
+                return candidate
             edition, drift = self._log_check
-            if edition != found.edition:
-                yield from self._check_against_log(found)
+            if edition != candidate.edition:
+                yield from self._check_against_log(candidate)
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
-                return found.scope, Attempt(found.draft, "notes")
+                return candidate.scope, Attempt(candidate.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
         """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
-        found = self._candidate(most)
-        if isinstance(found, str):
+        candidate = self._candidate(most)
+        if isinstance(candidate, str):
             return False
-        if self._log_check[0] == found.edition:
+        if self._log_check[0] == candidate.edition:
             return not self._log_check[1]
         if not self._is_checking_log:
             self._is_checking_log = True
-            self._c.run_background(self._check_against_log(found), self._finish_log_check)
+            self._c.run_background(self._check_against_log(candidate), self._finish_log_check)
         return True
 
-    def _check_against_log(self, found: Candidate) -> Flow[None]:
-        drift = yield from in_thread(partial(self._drift, found))
-        self._log_check = found.edition, drift
+    def _check_against_log(self, candidate: Candidate) -> Flow[None]:
+        drift = yield from in_thread(partial(self._drift, candidate))
+        self._log_check = candidate.edition, drift
 
     def _finish_log_check(self, came: Exception | None) -> None:
         self._is_checking_log = False
@@ -341,7 +348,9 @@ class NotesKeeper:
 
     def _candidate(self, most: int) -> Candidate | str:
         """The notes with what they would replace, not yet checked against the log; or why they cannot serve."""
-        text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
+        text = self._file.read()
+        mark = self.covered()
+        view = self._c.transcript.view
         if text is None:
             return "there are no notes"
         held = notes.read(text)
@@ -352,12 +361,12 @@ class NotesKeeper:
         divided = self._divided(mark)
         if isinstance(divided, str):
             return divided
-        said = notes.as_summary(held, self._file.path, self._c.window, self._c.count)
+        summary = notes.as_summary(held, self._file.path, self._c.window, self._c.count)
         # In the format of a model's answer to the request for a summary.
-        draft = read_draft(f"<summary>\n{said}\n</summary>")
+        draft = read_draft(f"<summary>\n{summary}\n</summary>")
         if isinstance(draft, Failure):
             return draft.detail
-        kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
+        kept = self._fixed() + self._c.load(divided.kept) + self._c.count(summary)
         if kept >= most:
             return (
                 f"with what must be kept {kept:,} tokens would be left, and fewer than {most:,} are wanted"
@@ -383,13 +392,13 @@ class NotesKeeper:
         gauge = self._c.epoch.gauge
         return round(gauge.estimator.tokens(gauge.opening))
 
-    def _drift(self, found: Candidate) -> str:
+    def _drift(self, candidate: Candidate) -> str:
         """The first mismatch: a name in the notes that no record mentions; empty if there is none.
 
         Unsupported claims about the user are marked when the notes serve, as in any summary.
         """
         log = self._c.transcript.log
-        for name in notes.names(found.held):
+        for name in notes.names(candidate.held):
             # Its last part is enough, as records may contain other paths to the same file.
             if not log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2]):
                 return f"no record mentions {name}"

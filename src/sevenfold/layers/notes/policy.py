@@ -75,13 +75,13 @@ class NotesText(Struct, frozen=True):
 
 def read(text: str) -> NotesText:
     """Read notes from a file, even an edited one: the text under a known header belongs to its section."""
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     _, *parts = _HEADER.split(text)
     for name, under in zip(parts[::2], parts[1::2], strict=True):
         body = under.strip("\n")
         first, _, rest = body.partition("\n")
-        found[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
-    return NotesText(found)
+        sections[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
+    return NotesText(sections)
 
 
 class Since(Struct, frozen=True):
@@ -143,8 +143,8 @@ def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str
 def names(notes: NotesText) -> list[str]:
     """The exact names in the notes that must come from the log: paths, addresses, ids."""
     lines = enumerate("\n".join(notes.sections.values()).splitlines())
-    found = identifiers(IdentifierSource(line, str(number), by_user=True) for number, line in lines)
-    return [one.text for one in found if one.kind in _LITERAL]
+    named = identifiers(IdentifierSource(line, str(number), by_user=True) for number, line in lines)
+    return [identifier.text for identifier in named if identifier.kind in _LITERAL]
 
 
 def keep_from(
@@ -173,7 +173,8 @@ def keep_from(
 
 def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
     """A request to shorten the sections that are too long, worded more urgently the more they exceed the limit."""
-    most, total = window.budget(SECTION_TOKENS), window.budget(TOTAL_TOKENS)
+    most = window.budget(SECTION_TOKENS)
+    total = window.budget(TOTAL_TOKENS)
     sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}
     over = sorted((pair for pair in sizes.items() if pair[1] > most), key=lambda pair: -pair[1])
     whole = sum(sizes.values())

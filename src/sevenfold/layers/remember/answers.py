@@ -36,7 +36,8 @@ def tagged(answer: str) -> Iterator[Tagged]:
     start = 0
     parts: list[Tagged] = []
     for match in _TAG.finditer(answer):
-        name, ends = match["name"].lower(), bool(match["end"])
+        name = match["name"].lower()
+        ends = bool(match["end"])
         if inner is not None and (name in _WHOLE or name == inner.name):
             parts.append(Tagged(inner.name, inner.attributes, _bare(answer[start : match.start()])))
             inner = None
@@ -45,9 +46,11 @@ def tagged(answer: str) -> Iterator[Tagged]:
         if name in _WHOLE:
             if outer is not None:
                 yield Tagged(outer.name, outer.attributes, parts=tuple(parts))
-            outer, parts = (None if ends else Tagged(name, _attributes(match["attributes"]))), []
+            outer = None if ends else Tagged(name, _attributes(match["attributes"]))
+            parts = []
         elif outer is not None and inner is None and not ends:
-            inner, start = Tagged(name, _attributes(match["attributes"])), match.end()
+            inner = Tagged(name, _attributes(match["attributes"]))
+            start = match.end()
     if inner is not None:
         parts.append(Tagged(inner.name, inner.attributes, _bare(answer[start:])))
     if outer is not None:

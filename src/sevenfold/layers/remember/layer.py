@@ -166,13 +166,13 @@ class MemoryKeeper:
         items = self._c.transcript.view.items
         if not items or items[-1].said.uuid == self._looked:
             return
-        words = users_typed(items[-1].said)
-        if not words.strip():
+        prompt = users_typed(items[-1].said)
+        if not prompt.strip():
             return
         self._looked = items[-1].said.uuid
         yield from self._tell_news()
         try:
-            fits = yield from in_thread(partial(self._fitting, words))
+            fits = yield from in_thread(partial(self._fitting, prompt))
         except SevenfoldError as error:
             self._aside(str(error))
             return
@@ -198,20 +198,21 @@ class MemoryKeeper:
         except SevenfoldError as error:
             self._aside(str(error))
 
-    def _fitting(self, words: str) -> list[FittingEntry]:
+    def _fitting(self, prompt: str) -> list[FittingEntry]:
         """The fitting entries of the project's and the user's memory."""
         other = self._c.services.user_memory
         known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
         likeness = self._likeness() if known else None
         if likeness is not None:
-            self._texts = [one.entry.words for one in known]
+            self._texts = [entry.entry.words for entry in known]
             likeness.prepare(self._texts)
-        return fitting(words, known, self._memory.today(), likeness)
+        return fitting(prompt, known, self._memory.today(), likeness)
 
     def _likeness(self) -> StatementVectors | None:
         """The comparison by meaning, if installed and switched on; loaded on first use."""
-        given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
-        embedder = given.embedder(switched_on=switched_on) if given is not None else None
+        meaning = self._c.services.meaning
+        switched_on = self._c.settings.recall_meaning
+        embedder = meaning.embedder(switched_on=switched_on) if meaning is not None else None
         if embedder is not None and self._compares is None:
             self._compares = StatementVectors(embedder)
         return self._compares if embedder is not None else None
@@ -288,7 +289,8 @@ class MemoryKeeper:
 
     def _affords(self) -> bool:
         """Whether the budgets allow a look before the end; if not, it waits, which is reported once."""
-        price, size = self._c.profile.price(self._c.size().tokens), self._c.size().tokens
+        price = self._c.profile.price(self._c.size().tokens)
+        size = self._c.size().tokens
         costs = policy.cost_of_plain_call(price, policy.PLAIN_TOKENS), policy.cost_of_fork(price, size)
         expected = min(filter(None, costs), default=None)
         bill = self._c.account.usd
@@ -297,7 +299,9 @@ class MemoryKeeper:
                 self._deferred = True
                 self._later(f"it would take more than {policy.USUAL_SHARE:.1%} of the bill now")
             return False
-        most, today, spent = self._c.settings.memory_daily_budget, self._memory.today(), self._memory.spent
+        most = self._c.settings.memory_daily_budget
+        today = self._memory.today()
+        spent = self._memory.spent
         if most is None or spent < most:
             return True
         if self._paused != today:
@@ -502,8 +506,8 @@ class MemoryKeeper:
     def cost_at_end(self) -> float | None:
         """The expected cost of the look at the end, if the session ended now; None if there is nothing to look at."""
         c = self._c
-        said = self._span().said
-        if not c.settings.extraction or c.settings.memory_wait == 0 or not policy.worth_asking(said):
+        messages = self._span().said
+        if not c.settings.extraction or c.settings.memory_wait == 0 or not policy.worth_asking(messages):
             return None
         size = policy.PLAIN_TOKENS + sum(map(c.count, portion_of(self._span()).said.values()))
         return policy.cost_of_plain_call(c.profile.price(size), size)
@@ -544,7 +548,8 @@ class MemoryKeeper:
             return
         if not span.said and not span.hidden:
             return
-        first, self._ended = not self._ended, True
+        first = not self._ended
+        self._ended = True
         if first or (self._failures == 0 and span.said):
             self._failed_at_end = not self._start(self._rest_of_session(), free=first)
         else:
@@ -555,7 +560,9 @@ class MemoryKeeper:
     def _span(self) -> SearchSpan:
         """The part of the view that has not been looked at yet."""
         view = self._c.transcript.view
-        known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
+        known = self._covered | {
+            decision.covered for decision in view.decisions() if isinstance(decision, Remembered)
+        }
         since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
         span = span_of([item.said for item in reversed(since)], self._c.remarks)
@@ -566,7 +573,8 @@ class MemoryKeeper:
 
     def _wrote(self, calls: Sequence[Block]) -> bool:
         """Whether the agent itself wrote to memory in one of these calls."""
-        path, kinds = self._memory.path.encode(), self._c.kinds
+        path = self._memory.path.encode()
+        kinds = self._c.kinds
         named = [call for call in calls if (path and path in call.raw) or b'"/memories' in call.raw]
         if any(kinds.get(read_field(call.raw, "name")) in ("edit", "write") for call in named):
             return True
@@ -581,9 +589,9 @@ class MemoryKeeper:
             return portion_of(span)
         log = self._c.transcript.log
         items = whole(log).items
-        known = self._covered | {made.covered for _, made in log.decisions(Remembered)}
+        known = self._covered | {decision.covered for _, decision in log.decisions(Remembered)}
         known.add(self._unseen.covered(self._session))
-        start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
+        start = max((number for number, item in enumerate(items, 1) if item.said.uuid in known), default=0)
         left = portion_of(span_of([item.said for item in items[start:]], remarks_in(log)))
         if left.covered == (items[-1].said.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
@@ -593,10 +601,10 @@ class MemoryKeeper:
     def _log(self, answer: Said) -> None:
         """Add the finished turn to the daily log, in the background."""
         items = reversed(self._c.transcript.view.items)
-        asked = next((words for item in items if (words := users_typed(item.said).strip())), "")
-        said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
-        line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
-        used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
+        asked = next((prompt for item in items if (prompt := users_typed(item.said).strip())), "")
+        answered = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
+        line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, answered)
+        used = [(fit.known, taken_up(fit.known.entry, asked, answered)) for fit in self._recalled]
         self._recalled = []
         self._c.run_background(self._write_log(line, used), self._logged)
 
@@ -651,11 +659,13 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     ``span`` is the part that has not been looked at before.
     """
     items = tuple(c.transcript.view.items)
-    found = [*(block for item in items for block in item.said.blocks), *read]
-    kinds = _called(c, found)
-    results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
+    seen_blocks = [*(block for item in items for block in item.said.blocks), *read]
+    kinds = _called(c, seen_blocks)
+    results = (
+        block for block in seen_blocks if kinds.get(block.id) in SHOWS and block.kind == "tool_result"
+    )
     # If a model repeats text from the instruction, that is not a fact.
-    given = (
+    always_shown = (
         RememberFacts.of("").render(),
         *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
     )
@@ -670,22 +680,22 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
         new=frozenset(new.said),
         session=c.transcript.place.session,
         least=_least(c, kinds.values()),
-        given=given,
+        given=always_shown,
         shown=(*map(blocks.words_of, results), *_recalled(c)),
     )
 
 
-def _called(c: Conversation, found: Iterable[Block]) -> dict[str, str]:
+def _called(c: Conversation, seen_blocks: Iterable[Block]) -> dict[str, str]:
     """The tool calls among these blocks, by id, each with the kind of its tool."""
-    calls = (block for block in found if block.kind == "tool_use")
+    calls = (block for block in seen_blocks if block.kind == "tool_use")
     return {call.id: c.kinds.get(read_field(call.raw, "name"), "") for call in calls}
 
 
 def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
     """The least trusted origin of anything in a conversation, given the kinds of tools called in view."""
     records = [item.said for item in c.transcript.view.items]
-    if any(said.summary for said in records):  # a summary depends on the results of earlier calls
-        earlier = (block for said in c.transcript.log.answers() for block in said.blocks)
+    if any(record.summary for record in records):  # a summary depends on the results of earlier calls
+        earlier = (block for record in c.transcript.log.answers() for block in record.blocks)
         kinds = [*kinds, *_called(c, earlier).values()]
     return least_trusted(policy.least_trusted_origin(kinds), *map(policy.origin_of, records))
 
@@ -693,4 +703,4 @@ def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
 def _recalled(c: Conversation) -> list[str]:
     """The texts of recalled entries that are still in view."""
     shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
-    return [blocks.words_of(block) for said in shown for block in said.blocks]
+    return [blocks.words_of(block) for record in shown for block in record.blocks]

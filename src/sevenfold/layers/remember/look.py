@@ -82,10 +82,10 @@ class Look(Struct, frozen=True):
     ) -> Look:
         """A look at these messages, with the valid entries of the user's that fit them best."""
         valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.over(today)]
-        words = distinctive_words("\n".join(said.values()))
+        topics = distinctive_words("\n".join(said.values()))
         best = sorted(
             valid,
-            key=lambda entry: (-len(shared(distinctive_words(entry.entry.words), words)), -entry.when),
+            key=lambda entry: (-len(shared(distinctive_words(entry.entry.words), topics)), -entry.when),
         )
         return cls(said, days, around, tuple(best[:MOST_KNOWN]))
 
@@ -95,8 +95,8 @@ class Look(Struct, frozen=True):
         ``reading`` names the tools with which it may look at files first.
         """
         listed = (
-            self._heading(number, record, words) if in_view else self._whole(number, record, words)
-            for number, (record, words) in enumerate(self.said.items(), 1)
+            self._heading(number, record, message) if in_view else self._whole(number, record, message)
+            for number, (record, message) in enumerate(self.said.items(), 1)
         )
         lines = [
             f'm{number}: "{in_quotes(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
@@ -125,11 +125,13 @@ class Look(Struct, frozen=True):
         facts = list(islice(map(self._fact, tagged(answer)), MOST_FACTS + 1))
         return facts if facts or _NOTHING.search(answer) else None
 
-    def _heading(self, number: int, record: str, words: str) -> str:
-        return f'[{number}] {_day_in_words(self.days.get(record))}: "{in_quotes(words, SHOWN)}"'
+    def _heading(self, number: int, record: str, message: str) -> str:
+        return f'[{number}] {_day_in_words(self.days.get(record))}: "{in_quotes(message, SHOWN)}"'
 
-    def _whole(self, number: int, record: str, words: str) -> str:
-        return message_as_shown(number, words, self.days.get(record), self.around.get(record, Neighbours()))
+    def _whole(self, number: int, record: str, message: str) -> str:
+        return message_as_shown(
+            number, message, self.days.get(record), self.around.get(record, Neighbours())
+        )
 
     def _fact(self, tag: Tagged) -> LastingFact:
         record = self._record(tag.attributes.get("message", ""))
@@ -146,7 +148,7 @@ class Look(Struct, frozen=True):
             note="\n".join(tag.texts("note")),
             until=until if _DAY.fullmatch(until) else "",
             message=record,
-            dates=tuple((words, day) for words, day in dates if words and _DAY.fullmatch(day)),
+            dates=tuple((phrase, day) for phrase, day in dates if phrase and _DAY.fullmatch(day)),
             replaces=tuple(map(self._named, tag.texts("replaces", "earlier")))[:MOST_NAMED],
             lifts_only=tag.name == "forget",
         )
@@ -154,19 +156,19 @@ class Look(Struct, frozen=True):
     def _record(self, number: str) -> str:
         """The record of the message with this number; empty if there is none."""
         digits = number.strip("[]# ")
-        place = int(digits) - 1 if digits.isascii() and digits.isdecimal() and len(digits) < 6 else -1
-        return list(self.said)[place] if 0 <= place < len(self.said) else ""
+        index = int(digits) - 1 if digits.isascii() and digits.isdecimal() and len(digits) < 6 else -1
+        return list(self.said)[index] if 0 <= index < len(self.said) else ""
 
     def _named(self, earlier: str) -> str:
         """The file of the entry with this handle; any other text as it is."""
         handle = _HANDLE.fullmatch(earlier.strip())
-        place = int(handle[1][1:]) - 1 if handle else -1
-        return self.known[place].entry.file if 0 <= place < len(self.known) else earlier
+        index = int(handle[1][1:]) - 1 if handle else -1
+        return self.known[index].entry.file if 0 <= index < len(self.known) else earlier
 
 
-def message_as_shown(number: int, words: str, day: date | None, around: Neighbours) -> str:
+def message_as_shown(number: int, message: str, day: date | None, around: Neighbours) -> str:
     """A message of the user's for a model that sees nothing else of the conversation."""
-    text = _typed(words)
+    text = _typed(message)
     if len(text) > LONGEST_HEAD + LONGEST_TAIL:
         text = f"{text[:LONGEST_HEAD]}\n[…]\n{text[-LONGEST_TAIL:]}"
     lines = [f"[{number}] {_day_in_words(day)}"]
@@ -188,10 +190,10 @@ def read_facts(answer: str) -> list[LastingFact] | None:
     return Look({}).read(answer)
 
 
-def _typed(words: str) -> str:
+def _typed(message: str) -> str:
     """A message without the text that it only quotes: nothing in that is the user's, and others wrote it."""
     lines: list[str] = []
-    for line in typed_lines(words.strip()):
+    for line in typed_lines(message.strip()):
         if line != QUOTED:
             lines.append(line)
         elif lines[-1:] != [OMITTED]:
@@ -204,5 +206,5 @@ def in_quotes(text: str, most: int) -> str:
     return shortened(text, most).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _kind(given: str) -> Kind:
-    return next((kind for kind in KINDS if kind == given.lower()), "project")
+def _kind(name: str) -> Kind:
+    return next((kind for kind in KINDS if kind == name.lower()), "project")

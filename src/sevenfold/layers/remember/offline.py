@@ -22,21 +22,23 @@ def find_facts(request: Mapping[str, Any]) -> str:
     *before, last = request["messages"]
     instruction = "\n".join(map(_words, items_of([last])))
     earlier = [_words(item) for item in items_of(before) if from_user(item.said)]
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     headings = list(_LISTED.finditer(instruction))
     ends = [*(heading.start() for heading in headings[1:]), len(instruction)]
     for heading, end in zip(headings, ends, strict=False):
         if begins := _BEGINNING.match(heading[0]):
-            alike = (words for words in reversed(earlier) if _begins(words) == begins[1])
-            said[heading[1]] = next(alike, "")
+            alike = (message for message in reversed(earlier) if _begins(message) == begins[1])
+            messages[heading[1]] = next(alike, "")
         else:
             lines = instruction[heading.end() : end].splitlines()
-            said[heading[1]] = "\n".join(line.removeprefix("> ") for line in lines if line.startswith(">"))
+            messages[heading[1]] = "\n".join(
+                line.removeprefix("> ") for line in lines if line.startswith(">")
+            )
     if not headings:  # a request that lists nothing is about the whole conversation
-        said = {"": "\n".join(earlier)}
+        messages = {"": "\n".join(earlier)}
     answers = []
-    for number, words in said.items():
-        for fact in facts({number: words}):
+    for number, message in messages.items():
+        for fact in facts({number: message}):
             quotes = (f"<quote>{quote}</quote>" for quote in fact.quotations if "<" not in quote)
             answers += [
                 f'<fact message="{number}" type="{fact.kind}">\n{quote}\n</fact>' for quote in quotes
@@ -44,8 +46,8 @@ def find_facts(request: Mapping[str, Any]) -> str:
     return "\n".join(answers) or "<nothing/>"
 
 
-def _begins(words: str) -> str:
-    return in_quotes(words, SHOWN)
+def _begins(message: str) -> str:
+    return in_quotes(message, SHOWN)
 
 
 def _words(item: Item) -> str:

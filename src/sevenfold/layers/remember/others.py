@@ -49,7 +49,8 @@ class OtherLook(Struct, frozen=True):
 
 def look(c: Conversation, unseen: UnseenSessions) -> Flow[list[OtherLook]]:
     """Look at the sessions that wait for it, if any."""
-    store, memory = c.services.store, c.services.memory
+    store = c.services.store
+    memory = c.services.memory
     if store is None or memory is None:
         return []
     claim = partial(unseen.claim, c.transcript.place.session, c.services.is_alive, MOST_SESSIONS)
@@ -122,8 +123,8 @@ class _Left(Struct, frozen=True):
 def _left_in(store: Store, session: str, covered: str) -> _Left:
     log = store.read(session)
     items = whole(log).items
-    known = {made.covered for _, made in log.decisions(Remembered)} | {covered}
-    start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
+    known = {decision.covered for _, decision in log.decisions(Remembered)} | {covered}
+    start = max((number for number, item in enumerate(items, 1) if item.said.uuid in known), default=0)
     records = [item.said for item in items[start:]]
     others_wrote = any(record.attachment or record.meta or record.answers for record in records)
     least: Origin = "outside" if others_wrote else "model"

@@ -69,9 +69,9 @@ def affordable(spent: float, expected: float | None, bill: float | None) -> bool
     return not bill or share_of(spent + (expected or 0.0), bill) <= USUAL_SHARE
 
 
-def sounds_lasting(said: Mapping[str, str]) -> bool:
+def sounds_lasting(messages: Mapping[str, str]) -> bool:
     """Whether the user's words sound lasting in English, so that looking need not wait for the end."""
-    return any(True for _ in facts(said))
+    return any(True for _ in facts(messages))
 
 
 def cost_of_fork(price: Price | None, size: int) -> float | None:
@@ -86,9 +86,11 @@ def cost_of_plain_call(price: Price | None, size: int) -> float | None:
     return None if price is None else (size * price.input + OUTPUT_TOKENS * price.output) / 1e6
 
 
-def worth_asking(said: Mapping[str, str]) -> bool:
+def worth_asking(messages: Mapping[str, str]) -> bool:
     """Whether the user said anything that can be quoted: "yes" and "go on" prove nothing."""
-    return any(not too_short(statement.own) for words in said.values() for statement in statements(words))
+    return any(
+        not too_short(statement.own) for message in messages.values() for statement in statements(message)
+    )
 
 
 def log_line(now: float, session: str, asked: str, answered: str) -> str:
@@ -102,19 +104,19 @@ def least_trusted_origin(kinds: Iterable[str]) -> Origin:
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
 
 
-def origin_of(said: Said) -> Origin:
+def origin_of(record: Said) -> Origin:
     """The origin of a record that is neither the user's words nor a tool result."""
-    if said.origin:
-        return MESSAGE_ORIGINS.get(said.origin, "outside")
-    words = "\n".join(map(blocks.words_of, said.blocks)) if said.attachment or said.meta else ""
-    if said.attachment == ATTACHMENT:
-        named = set(_UNCONFIRMED.findall(words))
-        return least_trusted("model", *(one for one in MOST_TRUSTED_FIRST if one in named))
-    if words.startswith("<agent-"):
+    if record.origin:
+        return MESSAGE_ORIGINS.get(record.origin, "outside")
+    text = "\n".join(map(blocks.words_of, record.blocks)) if record.attachment or record.meta else ""
+    if record.attachment == ATTACHMENT:
+        named = set(_UNCONFIRMED.findall(text))
+        return least_trusted("model", *(origin for origin in MOST_TRUSTED_FIRST if origin in named))
+    if text.startswith("<agent-"):
         return "agent"
-    if words.startswith("<command-output") or said.attachment.startswith("hook"):
+    if text.startswith("<command-output") or record.attachment.startswith("hook"):
         return "tool"
-    return "file" if said.attachment in ("file", "directory") else "model"
+    return "file" if record.attachment in ("file", "directory") else "model"
 
 
 def outcome(admitted: Sequence[Admission]) -> str:
@@ -131,7 +133,9 @@ def outcome(admitted: Sequence[Admission]) -> str:
 
 def closed(closing: Closing) -> str:
     """What was closed, by which words, and how to undo it, as one line."""
-    earlier, later = (shortened(words, LONGEST_SOURCE * 2) for words in (closing.earlier, closing.later))
+    earlier, later = (
+        shortened(statement, LONGEST_SOURCE * 2) for statement in (closing.earlier, closing.later)
+    )
     return f'closed "{earlier}": you said "{later}"; `sevenfold memory undo {closing.change}` reverts it'
 
 
@@ -156,7 +160,8 @@ def day_of(timestamp: str) -> date | None:
 
 
 def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
-    entry, stamp = known.entry, known.stamp
+    entry = known.entry
+    stamp = known.stamp
     day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
     doubt = f" Not there any more: {quotation(', '.join(gone), 600)}." if gone else ""
@@ -165,8 +170,8 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
         whose = f"unconfirmed, from {_source(known)}, {day}"
         yield f"- {entry.name} ({whose}): {quotation(entry.body, 600)}{doubt}"
         return
-    for words in entry.quotations or (entry.body,):
-        yield f"- {entry.name}: the user said on {day}: {quotation(words, 1_500)}{doubt}"
+    for statement in entry.quotations or (entry.body,):
+        yield f"- {entry.name}: the user said on {day}: {quotation(statement, 1_500)}{doubt}"
     if entry.quotations and entry.note:
         yield f"  unconfirmed note of that session: {quotation(entry.note, 600)}"
 
@@ -183,7 +188,8 @@ def _day(known: KnownEntry) -> str:
 
 def _dates(known: KnownEntry) -> str:
     """The dates meant by words such as "tomorrow", unless the entry gives them; empty for undated imported entries."""
-    entry, stamp = known.entry, known.stamp
+    entry = known.entry
+    stamp = known.stamp
     if DATES in entry.note:
         return ""
     day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
@@ -191,5 +197,5 @@ def _dates(known: KnownEntry) -> str:
         head = (entry.page.values.get(key, "") for key in _DATED)
         dated = _DAY.search(" ".join((*head, stamp.source)))
         day = day_of(dated[0]) if dated else None
-    found = absolute_dates(entry.body, day) if day else {}
-    return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
+    dates = absolute_dates(entry.body, day) if day else {}
+    return f" {DATES}{', '.join(f'{named} is {when}' for named, when in dates.items())}." if dates else ""

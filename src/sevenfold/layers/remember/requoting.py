@@ -60,10 +60,10 @@ def _inexact(
 
 
 def _to_quote_again(fact: LastingFact, heard: Witness, files: Collection[str]) -> UsersStatement | None:
-    for words in fact.quotations:
-        statement = heard.statement(words, fact.message)
+    for quotation in fact.quotations:
+        statement = heard.statement(quotation, fact.message)
         if statement is None:
-            statement = heard.meant(words, fact.message)
+            statement = heard.meant(quotation, fact.message)
             if statement is not None:
                 return statement
         elif fact.replaces and not (statement.exact and _names_all(fact, heard, files)):
@@ -91,8 +91,8 @@ def _by_sentence(corrected: Sequence[LastingFact], heard: Witness) -> dict[str, 
 
 
 def _exact_statements(fact: LastingFact, heard: Witness) -> Iterator[UsersStatement]:
-    for words in fact.quotations:
-        statement = heard.statement(words, fact.message, forgiving=False)
+    for quotation in fact.quotations:
+        statement = heard.statement(quotation, fact.message, forgiving=False)
         if statement is not None:
             yield statement
 

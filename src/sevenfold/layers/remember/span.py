@@ -43,24 +43,26 @@ class SearchSpan(Struct, frozen=True):
 
 def span_of(records: Sequence[Said], remarks: Mapping[str, str] = {}) -> SearchSpan:
     """The span of these records; ``remarks`` are what the user said when they refused calls, by call."""
-    said = _spoken(records, remarks)
+    messages = _spoken(records, remarks)
     days: dict[str, date] = {}
     times: dict[str, float] = {}
     around: dict[str, Neighbours] = {}
     answer = waiting = ""
     for record in records:
-        if record.uuid in said:
+        if record.uuid in messages:
             around[record.uuid] = Neighbours(before=_sentence(answer, last=True))
-            answer, waiting = "", record.uuid
+            answer = ""
+            waiting = record.uuid
             if (when := time_of(record.timestamp)) is not None:
-                days[record.uuid], times[record.uuid] = when.date(), when.timestamp()
+                days[record.uuid] = when.date()
+                times[record.uuid] = when.timestamp()
         elif record.role == "assistant" and (text := _text(record)):
             answer = text
             if waiting:
                 around[waiting] = replace(around[waiting], after=_sentence(text, last=False))
                 waiting = ""
     covered = records[-1].uuid if records else ""
-    return SearchSpan(said, covered, days, times, around)
+    return SearchSpan(messages, covered, days, times, around)
 
 
 def others_in(records: Sequence[Said]) -> bool:
@@ -75,10 +77,10 @@ def others_in(records: Sequence[Said]) -> bool:
             continue
         if record.attachment or record.meta or record.summary or record.answers or record.origin:
             return True
-        words = "\n".join(map(blocks.words_of, record.blocks))
-        if any(block.kind != "text" for block in record.blocks) or users_typed(record) != words:
+        text = "\n".join(map(blocks.words_of, record.blocks))
+        if any(block.kind != "text" for block in record.blocks) or users_typed(record) != text:
             return True
-        if QUOTED in typed_lines(words):
+        if QUOTED in typed_lines(text):
             return True
     return False
 
@@ -92,19 +94,19 @@ def portion_of(span: SearchSpan) -> SearchSpan:
     """The beginning of a span, with as many messages as one look can show."""
     shown: dict[str, str] = {}
     room = MOST_SHOWN
-    for number, (record, words) in enumerate(span.said.items(), 1):
+    for number, (record, message) in enumerate(span.said.items(), 1):
         around = span.around.get(record, Neighbours())
-        room -= len(message_as_shown(number, words, span.days.get(record), around).encode())
+        room -= len(message_as_shown(number, message, span.days.get(record), around).encode())
         if shown and room < 0:
             return replace(span, said=shown, covered=next(reversed(shown)))
-        shown[record] = words
+        shown[record] = message
     return span
 
 
 def _spoken(records: Sequence[Said], remarks: Mapping[str, str]) -> dict[str, str]:
     """What the user typed in these records, answered to questions and remarked on refused calls, by record."""
     calls: dict[str, ToolUse] = {}
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for record in records:
         for block in record.blocks if record.calls else ():
             body = block.body()
@@ -116,10 +118,10 @@ def _spoken(records: Sequence[Said], remarks: Mapping[str, str]) -> dict[str, st
             if block.id in calls and block.id in record.answers
         ]
         refusals = [remarks[call] for call in record.answers if call in remarks]
-        words = "\n".join(filter(None, (users_typed(record), *answers, *refusals)))
-        if words.strip():
-            said[record.uuid] = words
-    return said
+        message = "\n".join(filter(None, (users_typed(record), *answers, *refusals)))
+        if message.strip():
+            messages[record.uuid] = message
+    return messages
 
 
 def _answers(result: Block, call: ToolUse) -> str:
@@ -146,9 +148,9 @@ def _answers(result: Block, call: ToolUse) -> str:
     return "\n".join(text[start:end].strip() for (_, start), end in zip(starts, ends, strict=True))
 
 
-def users_typed(said: Said) -> str:
+def users_typed(record: Said) -> str:
     """What the user typed in a message; what a program attached to it is not theirs."""
-    return "" if said.attachment else typed_words(said)
+    return "" if record.attachment else typed_words(record)
 
 
 def time_of(timestamp: str) -> datetime | None:
@@ -165,7 +167,7 @@ def _text(record: Said) -> str:
 
 def _sentence(text: str, *, last: bool) -> str:
     """The first or the last sentence of a text."""
-    found = statements(text) if text else ()
-    if not found:
+    sentences = statements(text) if text else ()
+    if not sentences:
         return ""
-    return found[-1 if last else 0].own
+    return sentences[-1 if last else 0].own
