@@ -193,6 +193,8 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     type: Any
     """Its type, with the limits of its values."""
     default: Any
+    group: str = ""
+    """The heading under which it is listed."""
     unit: str = ""
     stage: Stage = "stable"
     latched: bool = False
@@ -212,10 +214,13 @@ def by_name() -> Mapping[str, Setting]:
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)
     found = {}
+    group = ""
     for one in info.fields:
         text, default = texts[one.name], getattr(defaults, one.name)
+        # The first setting under a heading names it.
+        group = text.get("group", group)
         kind, allowed = _allowed(one.type, text.get("unit", ""))
-        about = {**text, "name": one.name, "kind": kind, "allowed": allowed}
+        about = {**text, "name": one.name, "kind": kind, "allowed": allowed, "group": group}
         found[one.name] = msgspec.convert({**about, "type": types[one.name], "default": default}, Setting)
     return MappingProxyType(found)
 

@@ -48,7 +48,7 @@ WORDS = {
     "show": "1",
     "rename": "the heron",
 }
-MAY_REFUSE = {"undo", "redo", "resume", "fork"}
+MAY_REFUSE = {"summary", "undo", "redo", "resume", "fork"}
 """Those that need something to have happened first."""
 
 
@@ -669,6 +669,51 @@ def test_the_agents_that_are_defined_are_listed_and_those_at_work(talk):
     assert len(shown.splitlines()) == 3
     assert "No agent is at work." in shown
     assert "error:" in talk("/agents kill nothing")
+
+
+@pytest.mark.spec("S37.4")
+def test_a_task_is_shown_and_stopped_by_its_name(folder, monkeypatch):
+    monkeypatch.setenv("SEVENFOLD_SANDBOX", "off")
+    line = "for n in $(seq 60); do echo line $n; done; sleep 600"
+    call = {"type": "tool_use", "name": "Shell", "input": {"command": line, "background": True}}
+    talk = Talk(folder, steps=[[call], "started"])
+    talk("hello")
+    talk.chat.agent.assembly.state.processes.wait("task-1", 0.0, lambda: True)
+    while "line 60" not in talk("/tasks for n in"):
+        pass
+    shown = talk("/tasks task-1")
+    assert "line 21" in shown
+    assert "line 20\n" not in shown
+    assert "20 earlier lines" in shown
+    assert "/tasks kill task-1 stops it" in shown
+    assert "task-1 was stopped" in talk("/tasks kill for n")
+    assert "still at work" not in talk("/tasks task-1")
+    assert "error: there is no task 'nothing'; there are: " in talk("/tasks nothing")
+    talk.chat.close()
+
+
+@pytest.mark.spec("S37.5")
+def test_settings_are_found_changed_and_put_back_in_the_chat(talk, folder):
+    shown = talk("/config cache lifetime")
+    assert "cache_lifetime" in shown
+    assert "offload_characters" not in shown
+    path = folder.parent / "home/settings.toml"
+    assert str(path) in "".join(line.strip() for line in talk("/config").splitlines()[:4])
+    assert 'notify = "off"' in talk("/config set notify off")
+    assert path.read_text() == 'notify = "off"\n'
+    assert "no longer in" in talk("/config unset notify")
+    assert "error:" in talk("/config set notify loud")
+
+
+@pytest.mark.spec("S37.6")
+def test_after_a_compaction_it_says_what_was_kept_and_shows_the_summary_on_demand(talk):
+    assert "error: nothing has been summarised" in talk("/summary")
+    for number in range(4):
+        talk(f"the heron number {number} is blue " * 40)
+    assert "/summary shows it" in " ".join(talk("/compact").split())
+    shown = talk("/summary")
+    assert "heron" in shown
+    assert "facts in view" in " ".join(shown.split())
 
 
 # -- what the agent asks ---------------------------------------------------------------------------

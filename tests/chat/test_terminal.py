@@ -83,6 +83,20 @@ def test_interrupting_queueing_rewinding_and_leaving(place):
         assert "--resume" in app.everything
 
 
+@pytest.mark.spec("S37.3")
+def test_a_queued_message_is_taken_back_changed_and_sent(place):
+    with simulated() as (url, _), Terminal("--mode", "autonomous", **place, url=url) as app:
+        app.ready().say("wait").until("│ begun")
+        app.say("also this").until("queued: also this")
+        app.press("up").until(lambda: "queued: also this" not in app.shown)
+        app.type(" and that").press("enter").until("queued: also this and that")
+        app.say("second").until("queued: second").say("/queue first 2").until("1. second")
+        app.say("/queue drop 1").until("1. also this and that")
+        app.press("esc").until("Heard as well: also this and that").ready()
+        assert "Heard as well: second" not in app.everything
+        assert app.everything.count("› also this and that") == 1
+
+
 def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(place):
     with simulated() as (url, _), Terminal(**place, url=url, NO_COLOR="1") as app:
         app.ready().type("one").press("alt-enter").type("two\\").press("enter").type("three")

@@ -175,9 +175,16 @@ class _BaseAgent:
             conversation.user(f"! {command}")
             conversation.note(CommandOutput(command, output.text).render())
 
-    def queue(self, prompt: str | UserPrompt) -> None:
-        """Queue a message while the agent works; the model gets it with the results of the running tools."""
-        self.assembly.loop.queue(prompt)
+    def queue(self, prompt: str | UserPrompt, *, first: bool = False) -> None:
+        """Queue a message while the agent works; the model gets it with the results of the running tools.
+
+        With ``first`` it is sent before those that are queued already.
+        """
+        self.assembly.loop.queue(prompt, first=first)
+
+    def unqueue(self, place: int = -1) -> UserPrompt | None:
+        """Take a queued message out again, by default the last; None if there is none, or it has been sent."""
+        return self.assembly.loop.unqueue(place)
 
     def interrupt(self) -> None:
         """Stop the current answer and the running tools; what is done so far stays in the conversation."""

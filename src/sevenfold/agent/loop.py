@@ -134,9 +134,15 @@ class Loop:
         """The session's cost in dollars; None if a price is unknown."""
         return self._conversation.account.usd
 
-    def queue(self, prompt: str | UserPrompt) -> None:
-        """Queue a message while the agent works; the model gets it with the results of the running tools."""
-        self._queued.append(UserPrompt.of(prompt))
+    def queue(self, prompt: str | UserPrompt, *, first: bool = False) -> None:
+        """Queue a message while the agent works; the model gets it with the results of the running tools.
+
+        With ``first`` it is sent before those that are queued already.
+        """
+        if first:
+            self._queued.appendleft(UserPrompt.of(prompt))
+        else:
+            self._queued.append(UserPrompt.of(prompt))
         if self._team is not None:
             self._team.wake_up()
 
@@ -162,6 +168,16 @@ class Loop:
             None if limits.usd is None else max(0.0, limits.usd - (self._counted or 0.0)),
             None if limits.tokens is None else max(0, limits.tokens - self._tokens),
         )
+
+    def unqueue(self, place: int) -> UserPrompt | None:
+        """Take a queued message out again, counted from 0 or, if negative, from the end; None if it has been sent."""
+        try:
+            prompt = self._queued[place]
+            # By value: the loop may have sent the first ones meanwhile, which moves all places.
+            self._queued.remove(prompt)
+        except (IndexError, ValueError):
+            return None
+        return prompt
 
     @property
     def waiting(self) -> tuple[str, ...]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from sevenfold.cli.text import add_folder, clean, money, plural
+from sevenfold.cli.text import add_folder, clean, money, plural, run_editor
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
@@ -139,18 +136,10 @@ def _edit(memory: Memory, options: argparse.Namespace) -> str:
 
 
 def _edited(content: bytes, name: str) -> bytes:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.md"
         path.write_bytes(content)
-        try:
-            code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
-        except OSError as error:
-            raise InputError(
-                f"cannot start the editor {editor!r} ({error.strerror}); set EDITOR"
-            ) from error
-        if code != 0:
-            raise InputError(f"the editor {editor!r} ended with exit code {code}; nothing was changed")
+        run_editor(path)
         return path.read_bytes()
 
 

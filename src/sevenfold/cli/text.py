@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -19,7 +22,7 @@ from typing import Any, TypeVar
 
 from sevenfold.archive.untrusted import clean as clean
 from sevenfold.archive.untrusted import printable as printable
-from sevenfold.errors import UserError
+from sevenfold.errors import InputError, UserError
 
 _UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 N = TypeVar("N", int, float)
@@ -267,6 +270,17 @@ def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserErr
 
 
 # -- output ----------------------------------------------------------------------------------
+
+
+def run_editor(path: Path) -> None:
+    """Open a file in the user's editor and wait until it is closed; raises `InputError` if the editor fails."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot start the editor {editor!r} ({error}); set EDITOR") from error
+    if code != 0:
+        raise InputError(f"the editor {editor!r} ended with exit code {code}; nothing was changed")
 
 
 def print_json(fields: object) -> None:

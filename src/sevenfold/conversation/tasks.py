@@ -109,6 +109,23 @@ class TaskRegistry:
             f"there is no task {task!r}" + (f"; there are: {known}" if known else " nor any other")
         )
 
+    def find(self, wanted: str) -> Task:
+        """A task by its id, its name, or how its name begins; raises `InputError` if none or several fit."""
+        tasks = list(self)
+        exact = [task for task in tasks if task.id == wanted]
+        if exact:
+            return exact[0]
+        beginning = wanted.casefold()
+        fitting = [task for task in tasks if task.name.casefold().startswith(beginning)]
+        if len(fitting) > 1:
+            # What has ended is rarely meant while something of the same name runs.
+            fitting = [task for task in fitting if not task.over] or fitting
+        if len(fitting) == 1:
+            return fitting[0]
+        if not fitting:
+            return self.get(wanted)
+        raise InputError(f"several tasks are called {wanted!r}: {', '.join(task.id for task in fitting)}")
+
     def kill(self, task: str) -> Task:
         """Stop a task and return it; an ended one stays unchanged. A model call in flight is still paid for."""
         if self.get(task).over:

@@ -71,14 +71,14 @@ def load(
     """
     environ = os.environ if environ is None else environ
     folder = user_folder(environ)
-    layers = [SettingsLayer(f"user file {folder / FILE}", _values(folder / FILE), strict=False)]
+    layers = [SettingsLayer(f"user file {folder / FILE}", read_values(folder / FILE), strict=False)]
     notes: tuple[str, ...] = ()
     if project is not None and os.path.lexists(project / PROJECT_FILE):
         trust = Trust(folder)
         state = trust.state(project)
         if state == "trusted":
             path = _inside(project.resolve())
-            layers.append(SettingsLayer(f"project file {path}", _values(path), strict=False))
+            layers.append(SettingsLayer(f"project file {path}", read_values(path), strict=False))
         elif state == "changed":
             notes = (_changed(trust, project),)
         else:
@@ -206,7 +206,7 @@ def _inside(project: Path) -> Path:
     return path
 
 
-def _values(path: Path) -> Mapping[str, object]:
+def read_values(path: Path) -> Mapping[str, object]:
     """Return the values in a settings file; empty if there is no such file."""
     try:
         if path.exists() and not path.is_file():

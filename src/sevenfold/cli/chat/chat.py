@@ -115,8 +115,9 @@ class Chat:
         """Send a message and show the answer."""
         self._acted_at = time.monotonic()
         end = self._run(prompt)
-        while end == "interrupted" and self.agent.waiting:
-            # A user who interrupts with a message queued wants the model to read it now.
+        while end in ("interrupted", "done") and self.agent.waiting:
+            # A user who interrupts with a message queued wants the model to read it now; and a message that was queued
+            # while the last answer ended came too late for its turn.
             end = self._run("")
         if end != "interrupted":
             self._notify("done")
@@ -171,6 +172,22 @@ class Chat:
         self.agent.queue(prompt)
         self.live = replace(self.live, queued=(*self.live.queued, prompt.text))
         self.screen.changed()
+
+    def unqueue(self, place: int = -1) -> UserPrompt | None:
+        """Take a queued message back, by default the last; None if there is none."""
+        prompt = self.agent.unqueue(place)
+        self.live = replace(self.live, queued=self.agent.waiting)
+        self.screen.changed()
+        return prompt
+
+    def send_first(self, place: int) -> bool:
+        """Move a queued message to the front; returns whether there is one."""
+        prompt = self.agent.unqueue(place)
+        if prompt is not None:
+            self.agent.queue(prompt, first=True)
+        self.live = replace(self.live, queued=self.agent.waiting)
+        self.screen.changed()
+        return prompt is not None
 
     def interrupt(self) -> None:
         """Interrupt the turn or command that is running."""

@@ -92,6 +92,18 @@ class Driver:
             name = text.split()[0]
             self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
 
+    @property
+    def has_queued(self) -> bool:
+        """Whether a message waits to be sent."""
+        return bool(self._pending_inputs or self.chat.agent.waiting)
+
+    def take_back(self) -> UserPrompt | None:
+        """Take the newest message that waits to be sent back, to change it or to drop it."""
+        with self._lock:
+            if self._pending_inputs:
+                return self._pending_inputs.pop()
+        return self.chat.unqueue()
+
     def interrupt(self) -> None:
         """Interrupt the turn or command that is running."""
         if self.busy:

@@ -293,6 +293,21 @@ class InlineScreen:
             self._early.append(prompt)
             self._send_early()
 
+    @property
+    def has_queued(self) -> bool:
+        """Whether a message waits to be sent."""
+        return self._driver is not None and self._driver.has_queued
+
+    def edit_queued(self) -> None:
+        """Put the newest message that waits to be sent back into the input, where it can be changed or deleted."""
+        prompt = self._driver.take_back() if self._driver is not None else None
+        if prompt is None:
+            return
+        self.typed.insert_text(prompt.text)
+        if prompt.origin == "pasted":
+            # Which part of it was pasted is not known any more, so all of it counts as that.
+            self.pastes.pasted(self.typed.text, 0, len(prompt.text))
+
     def command(self, text: str) -> None:
         """Run a command, if the chat is open."""
         if self._driver is not None:

@@ -109,6 +109,9 @@ def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
     suggested = typed & empty & Condition(lambda: bool(app.suggested))
     for key in ("tab", "right"):
         keys.add(key, filter=suggested)(lambda event: app.typed.insert_text(app.suggested))
+    # Only in an empty input: elsewhere the key moves the cursor, or brings back what was sent before.
+    queued = typed & empty & Condition(lambda: app.has_queued)
+    keys.add("up", filter=queued)(lambda event: app.edit_queued())
     keys.add("c-d", filter=typed & empty)(lambda event: app.leave())
     keys.add("s-tab", filter=free)(lambda event: app.next_mode())
 

@@ -27,6 +27,8 @@ Level = Literal["layer", "note", "warning", "error"]
 STYLES = {"layer": "magenta", "note": "dim", "warning": "yellow", "error": "red"}
 COMPACTED = "compact"
 """The reason of an epoch that a compaction opens; it gets no line, because the compaction has its own."""
+LONGEST_LINE = 300
+"""Characters of the line about what a compaction kept."""
 
 
 class EventLine(Struct, frozen=True):
@@ -59,6 +61,8 @@ def event_line(event: Event) -> EventLine | None:
             event.lost or event.invented or event.fires_again or event.lasting_left_out
         ):
             return _went_wrong(event)
+        case events.Compacted():
+            return _kept(event)
         case events.Vetoed():
             return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
         case events.SteppedAside(layer="breaker"):
@@ -131,6 +135,21 @@ def _acted(event: events.Acted) -> EventLine:
     return EventLine("layer", one_line(line), detail)
 
 
+def _kept(event: events.Compacted) -> EventLine:
+    """What a compaction kept, and what was added back; the line that it happened comes from another event."""
+    facts = event.in_context + event.reachable
+    parts = []
+    if facts:
+        rest = ", the rest by recall" if event.reachable else ""
+        parts.append(f"{event.in_context} of {plural(facts, 'fact')} still in view{rest}")
+    if event.kept:
+        parts.append(f"{plural(event.kept, 'record')} verbatim")
+    if event.restored:
+        parts.append(f"added back: {', '.join(event.restored)}")
+    line = f"after the compaction: {'; '.join(parts) or 'the summary alone'}; /summary shows it"
+    return EventLine("note", one_line(line, LONGEST_LINE), _compaction_details(event))
+
+
 def _went_wrong(event: events.Compacted) -> EventLine:
     """What went wrong in a compaction; the line that it happened comes from another event."""
     wrong = []
@@ -145,7 +164,13 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         )
     if event.fires_again:
         wrong.append("the window is full again at once")
-    detail = _pairs(
+    return EventLine(
+        "warning", f"compact: {', '.join(wrong)}; /summary shows it", _compaction_details(event)
+    )
+
+
+def _compaction_details(event: events.Compacted) -> tuple[tuple[str, str], ...]:
+    return _pairs(
         engine=event.engine,
         not_used="; ".join(event.left),
         facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
@@ -153,7 +178,6 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         missed=", ".join(event.missed),
         your_words=f"{event.words_tokens:,} tokens, {plural(event.words_left_out, 'message')} left out",
     )
-    return EventLine("warning", f"compact: {', '.join(wrong)}", detail)
 
 
 def _cache_lost(event: events.CacheBroke) -> EventLine:

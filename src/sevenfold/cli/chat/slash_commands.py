@@ -37,14 +37,17 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.config import chosen_settings, entry
+from sevenfold.cli.config import change, chosen_settings, listing
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
+from sevenfold.conversation.tasks import Task
 from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.remember.layer import cost_at_end
 from sevenfold.profiles import find as find_profile
 from sevenfold.profiles import full_name
+from sevenfold.record import blocks
 from sevenfold.record.authorship import UserPrompt
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -255,10 +258,14 @@ def _why(chat: Chat, rest: str) -> None:
 
 
 def _config(chat: Chat, rest: str) -> None:
+    action, *words = rest.split() or [""]
+    if action in ("set", "unset"):
+        chat.say("note", change(action, words))
+        return
     resolved = load(chat.options.folder)
     chosen = chosen_settings(rest or None, "/config")
-    shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
-    chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
+    notes = (Text(note, style="yellow") for note in resolved.notes)
+    chat.screen.show(Group(listing(resolved, chosen, in_full=len(chosen) == 1), *notes))
 
 
 _SHELL = re.compile(r"\s*!\s*[^\s!]")
@@ -305,18 +312,59 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
-def _kill_if_told(chat: Chat, rest: str, command: str) -> None:
-    """Stop a task if the line is ``kill ID``; raises `InputError` if it is neither that, nor ``list``, nor empty."""
+TAIL_LINES = 40
+"""How many lines of a task's output are shown."""
+TAIL_BYTES = 64 * 1024
+
+
+def _look_or_kill(chat: Chat, rest: str, command: str) -> bool:
+    """Show a task, or stop it with ``kill``; returns False if the line names none.
+
+    A task is named by its id, by its name, or by how that begins.
+    """
     action, _, name = rest.partition(" ")
-    if action == "kill" and name:
-        chat.agent.session.tasks.kill(name.strip())
-    elif action not in ("", "list"):
-        raise InputError(f"use {command} or {command} kill ID")
+    if action in ("kill", "stop"):
+        if not name.strip():
+            raise InputError(f"say which to stop: {command} kill NAME")
+        tasks = chat.agent.session.tasks
+        stopped = tasks.kill(tasks.find(name.strip()).id)
+        was_stopped = stopped.state == "cancelled"
+        chat.say("note", f"{stopped.id} was stopped" if was_stopped else task_line(stopped, time.time()))
+        return True
+    if rest in ("", "list"):
+        return False
+    task = chat.agent.session.tasks.find(rest)
+    chat.screen.show(Text(clean(task_line(task, time.time())), style="bold"))
+    chat.screen.show(Text(_tail(task), overflow="fold"))
+    if not task.over:
+        chat.say(
+            "note",
+            f"still at work: {command} {task.id} shows what is new, {command} kill {task.id} stops it",
+        )
+    return True
+
+
+def _tail(task: Task) -> str:
+    """The end of what a task has printed, or of what an agent has done."""
+    path = Path(task.output) if task.output else None
+    if path is None or not path.is_file():
+        return task.progress or "(no output)"
+    if task.kind == "agent":
+        text = exports.as_text(JsonlLog(path))
+    else:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    lines = clean(text).rstrip().splitlines()
+    left = len(lines) - TAIL_LINES
+    head = [f"({plural(left, 'earlier line')}: {path})"] if left > 0 else []
+    return "\n".join([*head, *lines[-TAIL_LINES:]]) or "(no output)"
 
 
 def _agents(chat: Chat, rest: str) -> None:
-    """List the agents that are defined here and those of this session; with ``kill``, stop one."""
-    _kill_if_told(chat, rest, "/agents")
+    """List the agents that are defined here and those of this session; with a name, show or stop one."""
+    if _look_or_kill(chat, rest, "/agents"):
+        return
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
@@ -326,10 +374,51 @@ def _agents(chat: Chat, rest: str) -> None:
 
 
 def _tasks(chat: Chat, rest: str) -> None:
-    """List the background tasks; with ``kill``, stop one."""
-    _kill_if_told(chat, rest, "/tasks")
+    """List the background tasks; with a name, show one or, with ``kill``, stop it."""
+    if _look_or_kill(chat, rest, "/tasks"):
+        return
     lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
+
+
+def _summary(chat: Chat, rest: str) -> None:
+    """Show the newest summary as the model sees it, what the compaction kept, and how its check came out."""
+    conversation = chat.agent.session.conversation
+    summaries = [item for item in conversation.transcript.view.items if item.said.summary]
+    if not summaries:
+        raise Refused("nothing has been summarised in this session")
+    text = "\n\n".join(filter(None, (blocks.words_of(block) for block in summaries[-1].said.blocks)))
+    chat.screen.show(render_markdown(clean(text)))
+    last = conversation.state(Compactor).last
+    if last is None:
+        chat.say("note", "made in an earlier run; sevenfold audit checks what it kept")
+        return
+    total = last.score.total
+    lines = [f"{total.in_context} facts in view, {total.reachable} reachable by recall, {total.lost} lost"]
+    lines += [f"lost: {fact.kind} {one_line(fact.text, 120)}" for fact in last.score.lost]
+    lines += [f"added back: {one_line(what, 120)}" for what in last.restored]
+    lines += [f"no room for: {one_line(what, 120)}" for what in last.cut]
+    lines += [f"marked as not in the record: {one_line(claim, 120)}" for claim in last.invented]
+    chat.screen.show(Text(clean("\n".join(lines)), style="dim", overflow="fold"))
+
+
+def _queue(chat: Chat, rest: str) -> None:
+    """List the queued messages; with ``drop N`` or ``first N``, take one out or send it first."""
+    action, _, number = rest.partition(" ")
+    if action not in ("", "list", "drop", "first", "clear"):
+        raise InputError("use /queue, /queue drop N, /queue first N or /queue clear")
+    if action == "clear":
+        while chat.unqueue() is not None:
+            pass
+    elif action in ("drop", "first"):
+        place = _number(number) - 1
+        there = place >= 0 and (
+            chat.send_first(place) if action == "first" else chat.unqueue(place) is not None
+        )
+        if not there:
+            raise InputError(f"there is no queued message {number or '(say which)'}; /queue lists them")
+    lines = [f"{place}. {one_line(text, 200)}" for place, text in enumerate(chat.agent.waiting, 1)]
+    chat.screen.show(Text(clean("\n".join(lines) or "No message is queued.")))
 
 
 def _show(chat: Chat, rest: str) -> None:
@@ -383,6 +472,7 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
             _why,
             _undo,
             _redo,
+            _summary,
             _recall,
             _notes,
         ),
@@ -390,6 +480,7 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
             _memory,
             _dream,
             _tasks,
+            _queue,
             _model,
             answer_controls.effort,
             answer_controls.thinking,
