@@ -36,7 +36,7 @@ from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.session_tools import MemoryTool
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
-from sevenfold.agent.tools.tool import Toolbox, together
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.controls import ThinkingChoice, answer_limit, control_fields
 from sevenfold.conversation.conversation import Conversation
@@ -325,7 +325,17 @@ class Assembly:
             if not descent.fork:
                 listed = {name for name in listed if descent.definition.allows(name)}
             self.own_tools = [one for one in self.own_tools if one.name in listed]
-        return together(self.own_tools, self.servers.tools() if self.servers else ())
+        if self.servers is None:
+            return Toolbox(self.own_tools)
+        from sevenfold.agent.mcp.deferred import toolbox
+
+        return toolbox(self.own_tools, self.servers.tools(), self._listed_tokens)
+
+    @property
+    def _listed_tokens(self) -> float:
+        """How many tokens the tools of servers may take before they are put behind a search."""
+        settings = self.store.settings.current()
+        return window_for(self.profile, settings).context * settings.mcp_tools_share
 
     def _server_updater(self) -> McpUpdater | None:
         """The updater that keeps the agent's tools and prompt in sync with its MCP servers; None without servers."""
@@ -334,7 +344,9 @@ class Assembly:
         from sevenfold.agent.mcp.servers import McpUpdater
 
         prompt = self.prompt.compute if self.has_standard_prompt else None
-        return McpUpdater(self.servers, self.own_tools, self.conversation, self.executor, prompt)
+        return McpUpdater(
+            self.servers, self.own_tools, self.conversation, self.executor, self._listed_tokens, prompt
+        )
 
     @property
     def has_standard_prompt(self) -> bool:

@@ -113,6 +113,14 @@ class Callbacks(Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
+class Redirects(Protocol):
+    """A tool whose calls are calls of another tool."""
+
+    def target(self, call: ToolCall) -> ToolCall:
+        """The call that is meant."""
+
+
+@runtime_checkable
 class Approvable(Protocol):
     """A tool whose first use the user agrees to."""
 
@@ -166,7 +174,8 @@ class Executor:
     def run(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out calls; the flow returns a ``tool_result`` block for each, in order."""
         results: list[Mapping[str, Any]] = []
-        for group in self._groups(calls):
+        # First of all, so that hooks, rules and the user see the tool that is meant.
+        for group in self._groups([self._redirected(call) for call in calls]):
             results += yield from Gather([self._run(call) for call in group], CONCURRENT)
         yield from in_thread(self._callbacks.save)
         return results
@@ -176,6 +185,10 @@ class Executor:
         for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
             group = list(run)
             yield from [group] if concurrent else ([call] for call in group)
+
+    def _redirected(self, call: ToolCall) -> ToolCall:
+        tool: object = self.box.get(call.name)
+        return tool.target(call) if isinstance(tool, Redirects) else call
 
     # -- one call -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -27,11 +28,12 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.approval import ServerApproval, server_digest
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
+from sevenfold.agent.mcp.deferred import toolbox
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
-from sevenfold.agent.tools.tool import Tool, Toolbox, together
+from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.errors import InputError, Refused
 from sevenfold.request.frame import Frame
@@ -242,6 +244,8 @@ class McpUpdater(Struct, eq=False):
     """The agent's tools that do not belong to a server."""
     conversation: Conversation
     executor: Executor
+    listed_tokens: float = math.inf
+    """How many tokens the servers' tools may take before they are put behind a search."""
     prompt: Callable[[], SystemPrompt] | None = None
     """Computes the standard prompt; None if the caller supplied its own prompt."""
     seen: Snapshot = Snapshot()
@@ -259,7 +263,7 @@ class McpUpdater(Struct, eq=False):
             return
         self.seen = now
         with self.conversation.lock:
-            self._retool(together(self.own, now.tools))
+            self._retool(toolbox(self.own, now.tools, self.listed_tokens))
             known = before.instructions.items()
             self._instruct(dict(one for one in now.instructions.items() if one not in known))
 

@@ -161,9 +161,12 @@ class Toolbox:
     produce the same bytes.
     """
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool] = (), deferred: Iterable[Tool] = ()) -> None:
+        """``deferred`` are tools that can be called but are not listed in requests."""
         self._tools: dict[str, Tool] = {}
-        for tool in sorted(tools, key=lambda one: one.name):
+        unlisted = list(deferred)
+        self._unlisted = frozenset(tool.name for tool in unlisted)
+        for tool in sorted([*tools, *unlisted], key=lambda tool: tool.name):
             if tool.name in self._tools:
                 raise InputError(f"two tools are called {tool.name!r}; give one of them another name")
             self._tools[tool.name] = tool
@@ -187,6 +190,7 @@ class Toolbox:
                 "input_schema": deepcopy(dict(tool.schema)),
             }
             for tool in self
+            if tool.name not in self._unlisted
         ]
 
     def kinds(self) -> dict[str, str]:

@@ -1,0 +1,170 @@
+"""Tools of servers that the model looks up instead of being shown all of them.
+
+The schemas of many servers' tools would fill a good part of the window, in every request. Beyond a share of it the
+model is shown two tools in their place: McpSearch finds tools by what they do and shows their schemas, McpCall calls
+one. The list of tools that is sent never changes by a search, so the cache stays. For rules, hooks and the user a call
+by way of McpCall is a call of the tool itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.mcp.tools import PREFIX
+from sevenfold.agent.tools.context import Context
+from sevenfold.agent.tools.output import ToolOutput, failed
+from sevenfold.agent.tools.tool import StandardTool, Tool, Toolbox, together
+from sevenfold.conversation.request import ToolCall
+
+BYTES_PER_TOKEN = 3
+"""Schemas have many short words and signs, so a token of them has fewer bytes than one of prose."""
+FOUND = 5
+MOST_FOUND = 20
+MOST_NAMED = 40
+"""Tools that fit less well are listed by their names alone, up to this many in all."""
+LISTED_SERVERS = 50
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_IN_THE_NAME = 3.0
+"""How much more a word counts in a tool's name than in its description."""
+
+
+class SearchInput(Struct, forbid_unknown_fields=True):
+    """What to look for.
+
+    Args:
+        query: What the tool should do, in a few words, or its exact name.
+        limit: How many tools to show.
+    """
+
+    query: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    limit: Annotated[int, Meta(ge=1, le=MOST_FOUND)] = FOUND
+
+
+class CallInput(Struct, forbid_unknown_fields=True):
+    """Which tool to call.
+
+    Args:
+        tool: Its full name, as McpSearch shows it.
+        arguments: Its input, which fits the schema that McpSearch shows.
+    """
+
+    tool: Annotated[str, Meta(min_length=1, max_length=200)]
+    arguments: dict[str, Any] = {}
+
+
+class ToolCatalog:
+    """Finds tools by words: rare words count more than frequent ones, and words of a name more than others."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.tools = {tool.name: tool for tool in tools}
+        self._words = {tool.name: _weights(tool) for tool in tools}
+        self._spread = Counter(word for words in self._words.values() for word in words)
+
+    def find(self, query: str, limit: int) -> list[Tool]:
+        """The tools that fit best, best first; one that is named exactly comes alone."""
+        if query.strip() in self.tools:
+            return [self.tools[query.strip()]]
+        wanted = set(_words_of(query))
+        scores = {name: self._score(words, wanted) for name, words in self._words.items()}
+        best = sorted((name for name in scores if scores[name] > 0), key=lambda name: (-scores[name], name))
+        return [self.tools[name] for name in best[:limit]]
+
+    def servers(self) -> Counter[str]:
+        """How many tools each server has."""
+        return Counter(name.removeprefix(PREFIX).partition("__")[0] for name in self.tools)
+
+    def _score(self, words: Mapping[str, float], wanted: set[str]) -> float:
+        count = len(self.tools)
+        return sum(
+            words[word] * math.log(1 + count / self._spread[word]) for word in wanted if word in words
+        )
+
+
+class McpSearchTool(StandardTool[SearchInput]):
+    """Finds tools of servers."""
+
+    def __init__(self, catalog: ToolCatalog) -> None:
+        super().__init__()
+        self.catalog = catalog
+        servers = catalog.servers().most_common(LISTED_SERVERS)
+        listed = ", ".join(f"{server} ({count})" for server, count in sorted(servers))
+        self.description = f"{self.description}\n\nServers and the number of their tools: {listed}"
+
+    def act(self, given: SearchInput, context: Context) -> ToolOutput:
+        """Show the tools that fit best, with their schemas."""
+        tools = self.catalog.find(given.query, MOST_NAMED)
+        if not tools:
+            servers = ", ".join(sorted(self.catalog.servers()))
+            return failed(f"No tool fits {given.query!r}. Try other words; there are tools of: {servers}.")
+        parts = [_shown(tool) for tool in tools[: given.limit]]
+        if further := [tool.name for tool in tools[given.limit :]]:
+            parts.append(f"These fit too; search for an exact name to see its schema: {', '.join(further)}")
+        return ToolOutput("\n\n".join(parts))
+
+
+class McpCallTool(StandardTool[CallInput]):
+    """Calls a tool that is not in the list; the executor calls that tool instead of this one."""
+
+    def __init__(self, catalog: ToolCatalog) -> None:
+        super().__init__()
+        self.catalog = catalog
+
+    def target(self, call: ToolCall) -> ToolCall:
+        """The call that is meant; the same call if it names no tool of a server."""
+        given = call.input
+        if not isinstance(given, Mapping) or given.get("tool") not in self.catalog.tools:
+            return call
+        arguments = given.get("arguments", {})
+        return ToolCall(call.id, given["tool"], arguments)
+
+    def act(self, given: CallInput, context: Context) -> ToolOutput:
+        """Say that there is no such tool, because every other call has been redirected."""
+        near = ", ".join(tool.name for tool in self.catalog.find(given.tool, FOUND))
+        hint = f" Did you mean one of {near}?" if near else " McpSearch finds tools."
+        return failed(f"No server has a tool called {given.tool!r}.{hint}")
+
+
+def toolbox(own: Sequence[Tool], servers: Sequence[Tool], tokens: float) -> Toolbox:
+    """The tools of an agent: those of servers behind a search if they would take more than this many tokens."""
+    if sum(map(_tokens, servers)) <= tokens:
+        return together(own, servers)
+    catalog = ToolCatalog([tool for tool in servers if tool.name not in {one.name for one in own}])
+    return Toolbox([*own, McpSearchTool(catalog), McpCallTool(catalog)], deferred=catalog.tools.values())
+
+
+def _tokens(tool: Tool) -> float:
+    """About how many tokens a tool takes in a request."""
+    shown = json.dumps(dict(tool.schema), ensure_ascii=False)
+    return len(f"{tool.name}{tool.description}{shown}".encode()) / BYTES_PER_TOKEN
+
+
+def _shown(tool: Tool) -> str:
+    schema = json.dumps(dict(tool.schema), ensure_ascii=False, separators=(",", ":"))
+    return f"{tool.name}\n{tool.description}\ninput: {schema}"
+
+
+def _weights(tool: Tool) -> Mapping[str, float]:
+    properties = tool.schema.get("properties", {})
+    text = f"{tool.description} {' '.join(properties)}"
+    weights = dict.fromkeys(_words_of(text), 1.0)
+    weights.update(dict.fromkeys(_words_of(tool.name.removeprefix(PREFIX)), _IN_THE_NAME))
+    return weights
+
+
+def _words_of(text: str) -> list[str]:
+    """The words of a text or a name, without the endings by which their forms differ."""
+    return [_stem(word.lower()) for word in _WORD.findall(text)]
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "es", "ed", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
