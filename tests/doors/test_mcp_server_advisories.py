@@ -15,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sevenfold.cli.main import main
+from sevenfold.doors import token_file
 from sevenfold.doors.mcp_server import http, protocol, tools
 from sevenfold.doors.mcp_server.sessions import SessionShelf
 from sevenfold.doors.plugins import claude_code
@@ -142,27 +143,27 @@ def test_cve_2026_77261_nobody_is_sent_elsewhere(client: TestClient, path: str) 
 def test_cve_2026_77268_the_token_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        secret = http.token(tmp_path / "home" / "mcp-token")
+        secret = token_file.token(tmp_path / "home" / "mcp-token")
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "home" / "mcp-token").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
     assert len(secret) >= 32
-    assert http.token(tmp_path / "home" / "mcp-token") == secret
+    assert token_file.token(tmp_path / "home" / "mcp-token") == secret
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
 def test_cve_2026_77256_a_token_that_others_can_read_is_not_used(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "mcp-token"
-    http.token(path)
+    token_file.token(path)
     path.chmod(mode)
     with pytest.raises(InputError, match="can be read by others"):
-        http.token(path)
+        token_file.token(path)
     path.unlink()
     path.write_text("short\n")
     path.chmod(0o600)
     with pytest.raises(InputError, match="holds no token"):
-        http.token(path)
+        token_file.token(path)
 
 
 def test_cve_2025_54135_files_of_the_project_do_not_change_what_the_server_runs(

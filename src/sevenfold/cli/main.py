@@ -34,6 +34,7 @@ COMMANDS = {
     "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
     "chat": "talk to an agent in the terminal",
     "sessions": "list the sessions of a folder, or delete one",
+    "inspect": "look at recorded sessions in the browser: context, cost, cache, what left",
     "profile": "show where the context and the money of recorded sessions went",
     "compact": "summarise a recorded session into a new file, and show what was kept",
     "notes": "show the running notes of a session, or bring them up to date",

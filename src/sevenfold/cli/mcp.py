@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from sevenfold.cli.text import add_folder, not_installed, number, write
+from sevenfold.doors import token_file
 
 TOKEN_FILE = "mcp-token"
 
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         raise not_installed("mcp --http", "mcp", error) from error
     host = http.loopback(options.host)
     file = options.token_file or _token_file()
-    secret = http.token(file)
+    secret = token_file.token(file)
     name = f"[{host}]" if ":" in host else host
     write(
         f"Serving http://{name}:{options.port}{http.PATH} to this machine. Requests need the header\n"

@@ -14,14 +14,14 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import groupby
 from math import fsum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
 from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile import figures
 from sevenfold.archive.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.archive.profile.context import SessionTally, WindowHistory
+from sevenfold.archive.profile.context import SessionTally, WindowHistory, WindowWatch
 from sevenfold.archive.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
 from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
@@ -62,13 +62,28 @@ def call_hash(call: str) -> int:
     return int.from_bytes(blake2b(call.encode(errors="replace"), digest_size=8).digest())
 
 
+class SessionWatch(Protocol):
+    """Looks on as a session is read; lanes have the numbers under which the books opened them, the main one's is 0."""
+
+    def window(self, lane: int) -> WindowWatch:
+        """Look on at the context of a lane that was just opened."""
+
+    def called(self, lane: int, request: int, report: CallReport) -> None:
+        """A call with a known usage was made, the ``request``-th of its lane."""
+
+    def updated(self, lane: int, report: CallReport) -> None:
+        """The newest call of a lane has a newer report."""
+
+
 class Books:
     """All counts of one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: SessionWatch | None = None) -> None:
+        self.watch = watch
         self.tally = SessionTally()
         self.calls = 0
-        self.engine_calls = 0
+        self.engine_reports: list[CallReport] = []
+        """The calls the engine made for its own work."""
         self.damaged = 0
         self.unknown: Counter[str] = Counter()
         self.repairs: Counter[str] = Counter()
@@ -98,7 +113,7 @@ class Books:
     def billed(self, report: CallReport) -> None:
         """Count a call the engine made for its own work, outside the conversation."""
         self.calls += 1
-        self.engine_calls += 1
+        self.engine_reports.append(report)
         self.settled.append(report)
 
     def close(self, **known: Any) -> SessionProfile:
@@ -111,7 +126,7 @@ class Books:
         models = Counter(report.model or "unknown" for report in self.settled)
         spent = _spent(self.settled)
         ideal = fsum(lane.ideal_cost() for lane in self._lanes)
-        window, known_from = self._window(models)
+        window, known_from = self.window_of(models)
         # If a file contains only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
         return SessionProfile(
@@ -120,7 +135,7 @@ class Books:
             started=self.first,
             ended=self.last,
             side_calls=sum(lane.calls for lane in self._lanes if lane.number != main),
-            engine_calls=self.engine_calls,
+            engine_calls=len(self.engine_reports),
             **spent,
             compactions=len(self.compactions),
             clearings=len(self.clearings),
@@ -151,7 +166,7 @@ class Books:
             repairs=dict(self.repairs),
         )
 
-    def _window(self, models: Counter[str]) -> tuple[int | None, str | None]:
+    def window_of(self, models: Counter[str]) -> tuple[int | None, str | None]:
         """The window and its source: recorded in the transcript, inferred from what happened, or the model's.
 
         A client compacts automatically shortly before its window is full. So if it did so far below the model's window,
@@ -216,7 +231,7 @@ class Lane:
     def __init__(self, books: Books, number: int) -> None:
         self.number = number
         self.calls = 0
-        self.context = WindowHistory(books.tally)
+        self.context = WindowHistory(books.tally, books.watch.window(number) if books.watch else None)
         self._books = books
         self._cache = CacheFollower()
         self._open: CallReport | None = None
@@ -255,6 +270,8 @@ class Lane:
             books.breaks.append(structs.replace(lost, request=self.calls, lane=self.number))
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
+        if books.watch is not None:
+            books.watch.called(self.number, self.calls, report)
 
     def update_report(self, report: CallReport) -> None:
         """Update the report of the newest call: while an answer streams in, each report has more output."""
@@ -263,6 +280,8 @@ class Lane:
         before = self._open.usage
         if before is None or report.usage.output_tokens >= before.output_tokens:
             self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
+            if self._books.watch is not None:
+                self._books.watch.updated(self.number, self._open)
 
     def compacted(self, trigger: str, before: int | None) -> None:
         """Record a compaction: a summary replaced the context."""

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from statistics import median
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -39,6 +40,22 @@ class HeldPiece(Struct):
     here: bool = True
     counted: bool = True
     """False if it entered with a call that is not counted."""
+
+
+class WindowWatch(Protocol):
+    """Looks on as pieces of one conversation enter and leave its context; ``calls`` is how many prompts came before.
+
+    A piece's tokens are final once `called` was told of the first prompt that contains it.
+    """
+
+    def entered(self, key: Hashable, held: HeldPiece, calls: int) -> None:
+        """A piece entered the context, or returned to it."""
+
+    def left(self, key: Hashable, held: HeldPiece, calls: int) -> None:
+        """A piece left the context."""
+
+    def called(self, calls: int) -> None:
+        """A prompt of everything in the context was sent; it was number ``calls``."""
 
 
 class SessionTally:
@@ -114,9 +131,10 @@ class SessionTally:
 class WindowHistory:
     """What is in the window of one conversation, as it changes from call to call."""
 
-    def __init__(self, tally: SessionTally) -> None:
+    def __init__(self, tally: SessionTally, watch: WindowWatch | None = None) -> None:
         self._calls = 0
         self._tally = tally
+        self._watch = watch
         self._estimator = Estimator.of("unknown")
         self._held: dict[Hashable, HeldPiece] = {}
         self._held_tokens = 0.0
@@ -193,6 +211,8 @@ class WindowHistory:
         self._balance(prompt, fresh, same_model)
         self._linear = counted
         self._calls += counted
+        if self._watch is not None:
+            self._watch.called(self._calls)
         if not counted:
             for held in self._held.values():
                 held.counted = False
@@ -211,12 +231,16 @@ class WindowHistory:
     def _hold(self, key: Hashable, held: HeldPiece) -> None:
         self._held[key] = held
         self._held_tokens += held.tokens
+        if self._watch is not None:
+            self._watch.entered(key, held, self._calls)
 
     def _leave(self, key: Hashable) -> HeldPiece:
         held = self._held.pop(key)
         self._held_tokens -= held.tokens
         held.calls += self._calls - held.since
         held.here = False
+        if self._watch is not None:
+            self._watch.left(key, held, self._calls)
         return held
 
     def _book_all(self) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile import labels
-from sevenfold.archive.profile.books import Books, Lane, Scope, seconds
+from sevenfold.archive.profile.books import Books, Lane, Scope, SessionWatch, seconds
 from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.figures import SessionProfile
 from sevenfold.archive.profile.labels import CallLabel, ContextPiece
@@ -76,14 +76,24 @@ _head = msgspec.json.Decoder(_Head)
 _message = msgspec.json.Decoder(_Message)
 
 
+class TranscriptWatch(SessionWatch, Protocol):
+    """Looks on as a transcript is read, record by record."""
+
+    def took(self, entry: Entry, line: Line) -> None:
+        """A record was read, and everything that follows from it has been told."""
+
+
 class TranscriptReader:
     """Reads a transcript line by line."""
 
-    def __init__(self, form: str = "transcript", scope: Scope | None = None) -> None:
+    def __init__(
+        self, form: str = "transcript", scope: Scope | None = None, watch: TranscriptWatch | None = None
+    ) -> None:
         self.format = form
         self.scope = scope or Scope()
         self.project = ""
-        self.books = Books()
+        self.books = Books(watch)
+        self._watch = watch
         self.session_ids: list[str] = []
         self.agent_ids: set[str] = set()
         self.call_ids: set[str] = set()
@@ -117,6 +127,13 @@ class TranscriptReader:
         for _, said in self._queue.due(line.offset, entry):
             self._conversation(said, _Head()).take(said, _Head())
         self._conversation(entry, head).take(entry, head)
+        if self._watch is not None:
+            self._watch.took(entry, line)
+
+    @property
+    def title(self) -> str:
+        """The session's title so far, or the user's first words."""
+        return labels.one_line(title_of(self._labels) or self._first_words)
 
     def _bill(self, made: Billed) -> None:
         call, at = f"billed {made.request}", seconds(made.timestamp)
@@ -144,7 +161,7 @@ class TranscriptReader:
             agent_id=agent or None,
             parent=parent or None,
             format=self.format,
-            title=labels.one_line(title_of(self._labels) or self._first_words),
+            title=self.title,
             project=self.project,
         )
 

@@ -234,6 +234,28 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock on ``path``, as far as it can be seen without trying to take it.
+
+    Trying would write to the lock file, and could keep an owner out who comes in that moment.
+    """
+    lock = path.with_name(path.name + ".lock")
+    try:
+        state = lock.stat()
+        holder = msgspec.json.decode(lock.read_bytes()[:1024], type=Holder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if holder.is_dead:
+        return False
+    try:
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return True
+    return any(
+        line.split()[5].endswith(f":{state.st_ino}") for line in locks.splitlines() if "FLOCK" in line
+    )
+
+
 _held: weakref.WeakSet[FileLock] = weakref.WeakSet()
 """The locks of this process."""
 

@@ -1,0 +1,241 @@
+// The page of one session.
+
+import { follow, get } from "./api.js";
+import { SessionCharts, bandClass } from "./charts.js";
+import { append, bar, card, h, replace, swatch, tile } from "./dom.js";
+import { bytes, money, pause, percent, plural, stamp, tokens, whole } from "./format.js";
+import { itemLine, toggle } from "./items.js";
+
+const ROWS = 50;
+
+export async function sessionPage(key, setState) {
+  const session = await get(`/api/s/${key}`);
+  const tools = encodeURIComponent(JSON.stringify(session.tools));
+  const findings = h("div");
+  const tiles = h("div", { class: "tiles" });
+  const about = h("p", { class: "about" });
+  const breaks = h("tbody");
+  const idle = h("p", { class: "quiet" });
+  const running = h("span");
+  const fetchSeries = (from, to) => get(`/api/s/${key}/series?from=${from}${to === null ? "" : `&to=${to}`}&tools=${tools}`);
+  const charts = new SessionCharts(session, fetchSeries, (number) => { location.hash = `#/s/${key}/r/${number}`; });
+
+  function drawHead() {
+    const { head } = session;
+    const span = [stamp(head.started), stamp(head.ended)].filter(Boolean);
+    replace(about, [session.tool, head.models.join(", "), span.join(" – "), bytes(session.size), plural(head.records, "record"),
+      head.damaged ? `${head.damaged} damaged` : "", session.name].filter(Boolean).join(" · "));
+    replace(findings, head.findings.map((finding) => h("div", { class: `finding ${finding.level === "bad" ? "bad-edge" : ""}` },
+      h("p", null, h("b", null, finding.strong), finding.text),
+      finding.request ? h("a", { href: `#/s/${key}/r/${finding.request}` }, finding.link) : null)));
+    const share = head.window ? `, ${percent(head.now / head.window)} of ${tokens(head.window)}` : "";
+    replace(tiles,
+      tile(money(head.usd), head.engineCalls ? `paid, ${money(head.engineUsd)} of it for ${plural(head.engineCalls, "call")} of the engine` : "paid"),
+      tile(head.lostUsd || !head.breaks ? money(head.lostUsd) : "unknown", plural(head.breaks, "cache break"), head.breaks ? "bad" : null),
+      tile(percent(head.readShare), "of prompts read from the cache"),
+      tile(whole(head.requests), head.sideRequests ? `requests, and ${whole(head.sideRequests)} of sub-agents` : "requests"),
+      tile(tokens(head.now), `in context now${share}`),
+      tile(tokens(head.peak), "largest prompt"));
+    replace(breaks, session.breaks.map((lost) => breakLine(key, lost)));
+    replace(running, session.running ? [h("span", { class: "dot on" }), " running"] : null);
+    drawIdle();
+  }
+
+  function drawIdle() {
+    const left = session.head.idle;
+    if (!left) { replace(idle); return; }
+    const passed = Date.now() / 1000 - left.at;
+    const remaining = left.lifetime - passed;
+    if (passed < -60) { replace(idle); return; } // recorded on another clock
+    const warm = money(left.warmUsd);
+    const cold = money(left.coldUsd);
+    if (remaining > 0) {
+      replace(idle, `The cache of the newest prompt lives another ${pause(remaining)}: sent by then, it costs about ${warm}; later, about ${cold}.`);
+    } else if (session.running) {
+      replace(idle, `The cache of the newest prompt has expired: sending it again costs about ${cold} instead of ${warm}. A compaction first makes that cheaper.`);
+    } else {
+      replace(idle, `Going on with this session now costs about ${cold} for the first prompt, as its cache has expired (${warm} while it lived).`);
+    }
+  }
+
+  const breakCard = card("Cache breaks", "what had to be paid again, the dearest first", session.breaks.length
+    ? h("div", { class: "scroll tall" }, h("table", null, h("thead", null, h("tr", null, h("th", { class: "num" }, "Request"), h("th", null, "Cause"),
+      h("th", { class: "num" }, "Tokens"), h("th", { class: "num" }, "Price"))), breaks))
+    : h("p", { class: "quiet" }, "No prompt was paid for twice."));
+
+  drawHead();
+  const clock = setInterval(drawIdle, 5000);
+  const cursor = () => {
+    const total = session.series.total;
+    return `/api/s/${key}/stream?version=${session.version}&from=${total}&revised=${session.series.revised}&tools=${tools}`;
+  };
+  const stop = follow(cursor, (news) => {
+    if (news.reload) { dispatchEvent(new Event("reload-page")); return; }
+    if (news.running !== undefined) session.running = news.running;
+    if (news.series) {
+      session.head = news.head;
+      session.breaks = news.breaks;
+      session.marks = news.marks;
+      session.series.total = news.series.total;
+      session.series.revised = news.series.revised;
+      charts.series.total = news.series.total;
+      charts.add(news.series);
+      if (charts.series !== session.series) charts.series.revised = news.series.revised;
+    }
+    drawHead();
+  }, setState);
+
+  const node = h("div", null,
+    h("div", { class: "crumbs" }, h("a", { href: "#/" }, "Sessions"), session.project ? ` / ${session.project}` : ""),
+    h("h1", null, session.title, " ", h("small", { class: "sub" }, running)),
+    about, findings, tiles,
+    chartCard(session, charts),
+    idle,
+    h("div", { class: "two" }, breakCard, itemsCard(session)),
+    h("div", { class: "two" }, ledgerCard(session), leftCard(session)),
+    session.agents.length ? agentsCard(session) : null);
+  return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); } };
+}
+
+function chartCard(session, charts) {
+  if (!session.series.request.length) {
+    return card("What filled the context", "", h("p", { class: "quiet" }, "No request of this session has its usage on record, so there is nothing to draw."));
+  }
+  const table = h("div");
+  let first = 0;
+  const draw = () => {
+    const total = charts.series.request.length;
+    const move = (step) => () => { first = Math.min(Math.max(first + step, 0), Math.max(0, total - 1)); draw(); };
+    replace(table, h("div", { class: "scroll tall", tabindex: "0" }, charts.table(first, ROWS)), total > ROWS ? h("p", { class: "steps" },
+      h("button", { type: "button", onclick: move(-ROWS) }, "Earlier"), h("button", { type: "button", onclick: move(ROWS) }, "Later"),
+      h("span", { class: "sub" }, `rows ${whole(first + 1)} to ${whole(Math.min(first + ROWS, total))} of ${whole(total)}`)) : null);
+  };
+  const button = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+    const open = button.getAttribute("aria-pressed") === "true";
+    button.setAttribute("aria-pressed", String(!open));
+    if (open) replace(table);
+    else draw();
+  } }, "Table");
+  const whose = session.series.bucketed ? "each point is the largest of its neighbours; drag to see every request" : "drag to zoom, double-click to reset, click to open a request";
+  const made = card("What filled the context", `tokens by category at each request; ${whose}`, charts.node,
+    h("h3", null, "How it was billed"), charts.billingNode, table);
+  made.firstChild.append(button);
+  return made;
+}
+
+function breakLine(key, lost) {
+  const idle = lost.idle && lost.cause === "expired" ? h("span", { class: "quiet" }, ` (${pause(lost.idle)})`) : null;
+  return h("tr", null,
+    h("td", { class: "num" }, lost.lane ? h("span", { class: "quiet", title: "of a sub-agent" }, `agent ${lost.lane}`)
+      : h("a", { href: `#/s/${key}/r/${lost.request}` }, whole(lost.request))),
+    h("td", null, lost.words, idle), h("td", { class: "num" }, whole(lost.tokens)), h("td", { class: "num" }, money(lost.usd)));
+}
+
+function itemsCard(session) {
+  return card("Dearest items", "tokens × prompts that carried them", session.items.length
+    ? h("div", { class: "tall" }, session.items.map((item) => itemLine(session, item, [
+      h("span", { class: "num extra" }, tokens(item.tokens)), h("span", { class: "num quiet extra" }, `× ${whole(item.prompts)}`),
+      h("span", { class: "num" }, tokens(item.carried))], true)))
+    : h("p", { class: "quiet" }, "Nothing was carried."));
+}
+
+function ledgerCard(session) {
+  const { entries, total } = session.ledger;
+  const choices = entries.filter((entry) => entry.kind === "choice").length;
+  const box = h("div", { class: "tall" });
+  let all = choices === entries.length;
+  const draw = () => replace(box, entries.filter((entry) => all || entry.kind !== "choice").map((entry) => ledgerLine(session, entry)));
+  draw();
+  const made = card("Ledger", session.own ? "every decision about the context, with what else could have been done" : "what the transcript records",
+    entries.length ? box : h("p", { class: "quiet" }, "Nothing was decided about the context: no compaction, no clearing."),
+    total > entries.length ? h("p", { class: "sub" }, `The newest ${whole(entries.length)} of ${whole(total)}.`) : null);
+  if (choices && choices < entries.length) {
+    const button = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+      all = !all;
+      button.setAttribute("aria-pressed", String(all));
+      draw();
+    } }, `With ${plural(choices, "choice")} before requests`);
+    made.firstChild.append(button);
+  }
+  return made;
+}
+
+export function ledgerLine(session, entry) {
+  const next = Math.min(entry.request + 1, session.series ? session.series.total : entry.request + 1);
+  const options = entry.options.length ? h("details", null, h("summary", { class: "sub" }, plural(entry.options.length, "alternative")),
+    h("table", null, h("tbody", null, entry.options.map((option) => h("tr", null,
+      h("td", null, option.chosen ? h("b", null, `✓ ${option.name}`) : option.name), h("td", { class: "num" }, option.tokens ? `${tokens(option.tokens)} freed` : ""),
+      h("td", { class: "num" }, option.usd === null ? "" : `saves ${money(option.usd)}`), h("td", { class: "quiet" }, option.because)))))) : null;
+  const cost = entry.predictedUsd === null ? "" : costLine(session, entry);
+  const undo = entry.id && session.own ? h("p", { class: "sub" }, "Take it back in the session with ", h("span", { class: "code" }, `/undo ${entry.id}`)) : null;
+  return h("div", { class: "entry" }, h("a", { href: `#/s/${session.key}/r/${Math.max(1, next)}` }, `at ${whole(entry.request)}`),
+    h("span", null, h("span", { class: "pill" }, entry.kind)),
+    h("div", null, h("p", null, entry.title), h("p", { class: "sub" }, entry.detail), cost ? h("p", { class: "sub" }, cost) : null, options, undo));
+}
+
+function costLine(session, entry) {
+  const { series } = session;
+  if (!series?.place) return `expected to cost ${money(entry.predictedUsd)} without its answer`;
+  const place = series.place.indexOf(entry.request);
+  const real = place >= 0 ? `; with its answer it cost ${money(series.usd[place])}` : "";
+  return `expected to cost ${money(entry.predictedUsd)} without its answer${real}`;
+}
+
+function leftCard(session) {
+  const { left } = session;
+  const hits = h("div", { role: "status" });
+  const field = h("input", { type: "search", placeholder: "Search everything said, also what left", "aria-label": "Search the session" });
+  const search = async (event) => {
+    event.preventDefault();
+    replace(hits, h("p", { class: "sub" }, "Searching …"));
+    try {
+      const found = await get(`/api/s/${session.key}/recall?q=${encodeURIComponent(field.value)}`);
+      replace(hits, found.hits.length ? found.hits.map((hit) => hitLine(session, hit)) : h("p", { class: "quiet" }, "Nothing like that was said."));
+    } catch (error) {
+      replace(hits, h("p", { class: "bad" }, error.message));
+    }
+  };
+  const parts = left.bands.map((part) => ({ name: bandClass(session.bands, part.band), label: session.bands[part.band].label, value: part.tokens }));
+  const summary = left.items ? [
+    h("p", null, `${plural(left.items, "item")}, ${tokens(left.tokens)} tokens: `,
+      left.reasons.map((one) => `${tokens(one.tokens)} by ${one.reason}`).join(", "), "."),
+    bar(parts, "What left, by category"),
+    h("ul", { class: "keys" }, parts.slice(0, 8).map((part) => h("li", null, swatch(part.name), part.label, h("b", null, tokens(part.value))))),
+    h("details", null, h("summary", { class: "sub" }, `The largest ${whole(left.largest.length)}`),
+      h("div", { class: "tall" }, left.largest.map((item) => itemLine(session, item, [
+        h("span", { class: "of" }, item.reason), h("span", { class: "num" }, tokens(item.tokens))])))),
+  ] : h("p", { class: "quiet" }, "Nothing has left yet.");
+  return card("What left the context", "still in the log, and searchable", summary,
+    h("form", { class: "search", role: "search", onsubmit: search }, field, h("button", { type: "submit" }, "Search")), hits);
+}
+
+function hitLine(session, hit) {
+  const holder = h("div", { class: "content" });
+  const button = h("button", { type: "button", class: "plain", "aria-expanded": "false",
+    onclick: () => toggle(session.key, hit.record, button, holder) }, "Open");
+  return h("div", { class: "hit" },
+    h("span", { class: `pill ${hit.inContext ? "good" : "warn"}` }, hit.inContext ? "in context"
+      : hit.lastRequest ? `left after request ${whole(hit.lastRequest)}` : "not in context"),
+    h("span", { class: "sub" }, [hit.kind, hit.tool, stamp(hit.at)].filter(Boolean).join(" · ")), button, h("p", null, hit.excerpt), holder);
+}
+
+function agentsCard(session) {
+  const children = (owner) => session.agents.filter((agent) => (agent.owner || "") === owner);
+  const known = new Set(session.agents.map((agent) => agent.id));
+  const branch = (agent) => h("li", null, agentLine(session, agent),
+    children(agent.id).length ? h("ul", { class: "tree" }, children(agent.id).map(branch)) : null);
+  const roots = session.agents.filter((agent) => !agent.owner || !known.has(agent.owner));
+  return card("Agents", "who did what for this session, and whether they shared its cached prefix",
+    append(h("ul", { class: "tree" }), roots.map(branch)));
+}
+
+function agentLine(session, agent) {
+  const facts = [agent.state, agent.model, agent.turns ? plural(agent.turns, "turn") : "", agent.usd === null ? "" : money(agent.usd),
+    agent.savedUsd ? `${money(agent.savedUsd)} saved by the cache` : "",
+    agent.readShare !== undefined ? `${percent(agent.readShare)} read from the cache` : "",
+    agent.request ? `started after request ${whole(agent.request)}` : ""].filter(Boolean).join(" · ");
+  const shared = agent.fork === null || agent.fork === undefined ? null
+    : h("span", { class: "pill" }, agent.fork ? "fork: shares the prefix" : "starts afresh");
+  return [h("b", null, agent.key ? h("a", { href: `#/s/${agent.key}` }, agent.name) : agent.name), " ", shared, h("div", null, agent.what),
+    h("div", { class: "sub" }, facts, agent.because ? ` · ${agent.because}` : "", agent.detail ? ` · ${agent.detail}` : "")];
+}

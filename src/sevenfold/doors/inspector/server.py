@@ -1,0 +1,388 @@
+"""The inspector's server: its page, what the page asks for, and streams of what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio.to_thread
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sevenfold.doors.inspector import content_view, request_view, session_view
+from sevenfold.doors.inspector.guard import InspectorGuard
+from sevenfold.doors.inspector.list_view import sessions_view
+from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
+from sevenfold.doors.inspector.wording import shown
+from sevenfold.errors import UserError
+
+ASSETS = Path(__file__).parent / "assets"
+POLL = 0.25
+"""Seconds between two looks at a file that somebody watches."""
+LIST_POLL = 1.0
+HEARTBEAT = 15.0
+"""Seconds after which a silent stream says that it is alive."""
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+_MOST_TOOLS = 5
+T = TypeVar("T")
+
+
+class JsonAnswer(Response):
+    """JSON by msgspec."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The encoded content."""
+        return msgspec.json.encode(content)
+
+
+class Inspector:
+    """The routes over one shelf."""
+
+    def __init__(self, shelf: InspectorShelf) -> None:
+        self.shelf = shelf
+        self.stopping = asyncio.Event()
+
+    def routes(self) -> list[Route]:
+        """Every address that is answered."""
+        assets = [
+            Route(f"/assets/{path.relative_to(ASSETS).as_posix()}", _file(path))
+            for path in sorted(ASSETS.rglob("*"))
+            if path.suffix in _TYPES
+        ]
+        return [
+            Route("/", _file(ASSETS / "index.html")),
+            *assets,
+            Route("/api/sessions", self.sessions),
+            Route("/api/sessions/stream", self.sessions_stream),
+            Route("/api/s/{key}", self.session),
+            Route("/api/s/{key}/series", self.series),
+            Route("/api/s/{key}/stream", self.stream),
+            Route("/api/s/{key}/r/{number:int}", self.request),
+            Route("/api/s/{key}/r/{number:int}/bytes", self.bytes),
+            Route("/api/s/{key}/r/{number:int}/body", self.body),
+            Route("/api/s/{key}/record", self.record),
+            Route("/api/s/{key}/item", self.item),
+            Route("/api/s/{key}/recall", self.recall),
+        ]
+
+    # -- the list ----------------------------------------------------------------------------------
+
+    async def sessions(self, request: Request) -> Response:
+        """All sessions."""
+        return JsonAnswer(await _in_thread(sessions_view, self.shelf))
+
+    async def sessions_stream(self, request: Request) -> Response:
+        """The list again, whenever it changed."""
+
+        async def events() -> AsyncIterator[bytes]:
+            seen = -1
+            spoke = time.monotonic()
+            while not self.stopping.is_set() and not await request.is_disconnected():
+                await _in_thread(self.shelf.listed)
+                if self.shelf.changes != seen:
+                    seen = self.shelf.changes
+                    yield _event(await _in_thread(sessions_view, self.shelf), str(seen))
+                    spoke = time.monotonic()
+                elif time.monotonic() - spoke > HEARTBEAT:
+                    yield b": alive\n\n"
+                    spoke = time.monotonic()
+                await self._pause(LIST_POLL)
+
+        return _stream(events())
+
+    # -- a session ---------------------------------------------------------------------------------
+
+    async def session(self, request: Request) -> Response:
+        """A session."""
+        running = self._running(request)
+        return await self._read(
+            request, lambda session: session_view.session_view(session, running=running)
+        )
+
+    async def series(self, request: Request) -> Response:
+        """Some of its requests."""
+        start = _whole(request, "from", 0)
+        end = _whole(request, "to", 2**31)
+        tools = _tools(request)
+
+        def view(session: OpenSession) -> dict[str, Any]:
+            lane = session.reader.history.main
+            return session_view.series_view(lane, session_view.named_bands(lane, tools), start, end)
+
+        return await self._read(request, view)
+
+    async def request(self, request: Request) -> Response:
+        """One request."""
+        return await self._read(
+            request, lambda session: request_view.request_view(session, _number(request))
+        )
+
+    async def bytes(self, request: Request) -> Response:
+        """How the bytes of a request differ from those of the one before."""
+        return await self._read(request, lambda session: request_view.bytes_view(session, _number(request)))
+
+    async def body(self, request: Request) -> Response:
+        """The exact bytes of a request, but for secrets."""
+        session = self.shelf.open(request.path_params["key"])
+        found = None
+        if session is not None:
+            found = await _in_thread(
+                _held, session, lambda opened: request_view.body_view(opened, _number(request))
+            )
+        if found is None:
+            return PlainTextResponse("the bytes of this request are not known\n", 404)
+        body, masked = found
+        return Response(body, media_type="application/octet-stream", headers={"X-Masked": str(masked)})
+
+    async def record(self, request: Request) -> Response:
+        """The content of a message."""
+        uuid = request.query_params.get("id", "")
+        return await self._read(request, lambda session: content_view.record_view(session, uuid))
+
+    async def item(self, request: Request) -> Response:
+        """The life of an item."""
+        uuid = request.query_params.get("id", "")
+        return await self._read(request, lambda session: content_view.life_view(session, uuid))
+
+    async def recall(self, request: Request) -> Response:
+        """A search over everything that was said."""
+        query = request.query_params.get("q", "")[:1000]
+        return await self._read(request, lambda session: content_view.recall_view(session, query))
+
+    async def stream(self, request: Request) -> Response:
+        """What is new in a session, from a cursor on: ``version`` and how many requests the page has."""
+        session = self.shelf.open(request.path_params["key"])
+        if session is None:
+            return PlainTextResponse("there is no such session\n", 404)
+        version = _whole(request, "version", 0)
+        have = _whole(request, "from", 0)
+        revised = _whole(request, "revised", 0)
+        follower = _Following(session, _tools(request), version, have, revised)
+
+        async def events() -> AsyncIterator[bytes]:
+            running: bool | None = None
+            spoke = time.monotonic()
+            while not self.stopping.is_set() and not await request.is_disconnected():
+                try:
+                    news = await _in_thread(_locked, session, follower.news)
+                except UserError as error:
+                    yield _event({"error": shown(str(error), 400)}, "")
+                    return
+                now_running = self._running(request)
+                if news or now_running != running:
+                    running = now_running
+                    yield _event({**(news or {}), "running": running}, follower.cursor)
+                    spoke = time.monotonic()
+                elif time.monotonic() - spoke > HEARTBEAT:
+                    yield b": alive\n\n"
+                    spoke = time.monotonic()
+                await self._pause(POLL)
+
+        return _stream(events())
+
+    def _running(self, request: Request) -> bool:
+        listed = self.shelf.find(request.path_params["key"])
+        return listed is not None and listed.running
+
+    async def _read(self, request: Request, view: Callable[[OpenSession], Any]) -> Response:
+        session = self.shelf.open(request.path_params["key"])
+        if session is None:
+            return JsonAnswer({"error": "There is no such session on this machine any more."}, 404)
+        try:
+            answer = await _in_thread(_held, session, view)
+        except UserError as error:
+            return JsonAnswer({"error": shown(str(error), 400)}, 422)
+        if answer is None:
+            return JsonAnswer({"error": "There is no such request or record in this session."}, 404)
+        return JsonAnswer(answer)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+
+
+class _Following:
+    """What one page already has of a session."""
+
+    def __init__(
+        self, session: OpenSession, tools: list[str], version: int, have: int, revised: int
+    ) -> None:
+        self._session = session
+        self._tools = tools
+        self._version = version
+        self._have = have
+        self._revised = revised
+        self._records = -1
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on after the connection was lost."""
+        return f"{self._version}:{self._have}"
+
+    def news(self) -> dict[str, Any] | None:
+        """What the page does not have yet; None if there is nothing."""
+        session = self._session
+        session.catch_up()
+        reader = session.reader
+        lane = reader.history.main
+        if reader.version != self._version or len(lane.requests) < self._have:
+            # Another file, or a server that was started again: what the page has need not be true.
+            return {"reload": True}
+        if reader.history.records == self._records:
+            return None
+        first = self._records < 0
+        self._records = reader.history.records
+        if first and len(lane.requests) == self._have and lane.revised == self._revised:
+            return None
+        start = max(0, min(self._have, len(lane.requests)) - 1)
+        self._have = len(lane.requests)
+        self._revised = lane.revised
+        bands = session_view.named_bands(lane, self._tools)
+        return {
+            "series": session_view.series_view(lane, bands, start),
+            "head": session_view.head_view(session),
+            "breaks": [session_view.break_view(lost) for lost in session_view.breaks_of(session)[:200]],
+            "marks": session_view.marks_view(session)[-200:],
+        }
+
+
+def _held(session: OpenSession, view: Callable[[OpenSession], T]) -> T:
+    """Look at a session that is up to date."""
+    with session.lock:
+        session.catch_up()
+        return view(session)
+
+
+def _locked(session: OpenSession, act: Callable[[], T]) -> T:
+    with session.lock:
+        return act()
+
+
+async def _in_thread(act: Callable[..., T], *arguments: Any) -> T:
+    return await anyio.to_thread.run_sync(partial(act, *arguments))
+
+
+def _event(data: Any, cursor: str) -> bytes:
+    name = f"id: {cursor}\n".encode() if cursor else b""
+    return name + b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+def _file(path: Path) -> Callable[[Request], Any]:
+    async def send(request: Request) -> Response:
+        return FileResponse(path, media_type=_TYPES[path.suffix])
+
+    return send
+
+
+def _whole(request: Request, name: str, otherwise: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isdecimal() and len(given) < 11 else otherwise
+
+
+def _number(request: Request) -> int:
+    return int(request.path_params["number"])
+
+
+def _tools(request: Request) -> list[str]:
+    """The tools with bands of their own, as the page was told them."""
+    try:
+        tools = json.loads(request.query_params.get("tools", "[]"))
+    except ValueError:
+        tools = []
+    named = tools if isinstance(tools, list) else []
+    return [tool for tool in named if isinstance(tool, str)][:_MOST_TOOLS]
+
+
+def application(shelf: InspectorShelf, token: str, port: int) -> tuple[InspectorGuard, Inspector]:
+    """The server as an ASGI application for one port."""
+    inspector = Inspector(shelf)
+    return InspectorGuard(Starlette(routes=inspector.routes()), token, port), inspector
+
+
+class InspectorServer:
+    """A running server on a port of this machine."""
+
+    def __init__(self, shelf: InspectorShelf, token: str, port: int = 0) -> None:
+        """Bind the port; raises `UserError` if it cannot be used."""
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            # Only this machine, whatever is configured: sessions are nobody else's business.
+            self._listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            self._listener.close()
+            raise UserError(
+                f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --port"
+            ) from error
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self._shelf = shelf
+        self._ended = threading.Event()
+        app, self._inspector = application(shelf, token, self.port)
+        settings = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+            lifespan="off",
+        )
+        self._server = _Server(settings, self._inspector.stopping)
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        summarising = threading.Thread(target=self._summarise, daemon=True, name="summaries")
+        summarising.start()
+        try:
+            self._server.run(sockets=[self._listener])
+        finally:
+            self._ended.set()
+            self._listener.close()
+
+    def stop(self) -> None:
+        """Let `run` return; safe to call from another thread."""
+        self._server.should_exit = True
+
+    @property
+    def started(self) -> bool:
+        """Whether requests are answered."""
+        return self._server.started
+
+    def _summarise(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(UserError, OSError):
+                self._shelf.summarise()
+            self._ended.wait(LIST_POLL)
+
+
+class _Server(uvicorn.Server):
+    """Ends its streams when it is asked to end; otherwise it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the server."""
+        self._stopping.set()
+        await super().shutdown(sockets)
