@@ -34,10 +34,10 @@ def state_of(reader: LogReader) -> list[object]:
     return [
         [(sent.request, sent.report, list(sent.sizes), sent.usd) for sent in lane.requests],
         [
-            (stay.key[0], stay.entered, stay.left, stay.held.tokens)
+            (stay.record, stay.entered, stay.left, stay.held.tokens)
             for stay in lane.lifetimes
             if stay.record
-        ],  # type: ignore[index]
+        ],
         reader.history.records,
         reader.reader.books.breaks,
     ]

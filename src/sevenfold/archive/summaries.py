@@ -24,7 +24,8 @@ from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile.books import Scope, call_hash
 from sevenfold.archive.profile.figures import DayUsage, SessionProfile
 from sevenfold.archive.profile.files import profile_file
-from sevenfold.errors import NOT_JSON, UserError
+from sevenfold.errors import UserError
+from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.files import private_folder, write_whole
 
 FORMAT = 1
