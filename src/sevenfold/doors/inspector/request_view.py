@@ -156,8 +156,8 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     if sent.record is None:
         return {"known": False, "why": _why_no_bytes(session)}
     try:
-        past = history.past(session.archived.log, sent.record)
-        _, now = sent_requests.recorded(session.archived.log, sent.record, "")
+        past = history.past(session.archived().log, sent.record)
+        _, now = sent_requests.recorded(session.archived().log, sent.record, "")
     except SevenfoldError as error:
         return {"known": False, "why": shown(str(error), 400)}
     previous = lane.requests[place - 1].record if place else None
@@ -210,8 +210,8 @@ def _parts(sent: Sent) -> list[dict[str, Any]]:
 
 def _compared(session: OpenSession, previous: int, body: bytes, now: Sent) -> dict[str, Any] | None:
     try:
-        before_past = history.past(session.archived.log, previous)
-        _, before = sent_requests.recorded(session.archived.log, previous, "")
+        before_past = history.past(session.archived().log, previous)
+        _, before = sent_requests.recorded(session.archived().log, previous, "")
     except SevenfoldError as error:
         return {"known": False, "why": shown(str(error), 400)}
     comparison = sent_requests.compare(before, now)
@@ -252,7 +252,7 @@ def body_view(session: OpenSession, number: int) -> tuple[bytes, int] | None:
     place = place_of(lane, number)
     if place is None or lane.requests[place].record is None:
         return None
-    body = history.past(session.archived.log, lane.requests[place].record or 0).body
+    body = history.past(session.archived().log, lane.requests[place].record or 0).body
     masked = mask(body.decode(errors="surrogateescape"))
     return (
         (body, 0)

@@ -62,7 +62,6 @@ class OpenSession:
 
         return self.reader.catch_up(report)
 
-    @property
     def archived(self) -> ArchivedSession:
         """The session with its recall index, as new as the reader."""
         state = (self.reader.version, self.reader.size)
