@@ -100,14 +100,14 @@ def thinned(sizes: Sequence[int], most: int) -> list[int]:
     return [max(sizes[start:end]) for start, end in itertools.pairwise(edges)]
 
 
-class FileState(Struct, frozen=True):
+class SummarisedState(Struct, frozen=True):
     """By what a file is recognised as unchanged."""
 
     size: int
     modified_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> FileState | None:
+    def of(cls, path: Path) -> SummarisedState | None:
         """The state of a session's file, or of the database it is in; None if it is gone."""
         for candidate in (path, path.parent):
             with suppress(OSError):
@@ -122,7 +122,7 @@ class KeptSummary(Struct, frozen=True):
 
     format: int
     path: str
-    state: FileState
+    state: SummarisedState
     elsewhere: list[int]
     """The calls that were not counted, because another file has them too."""
     calls: list[int]
@@ -148,7 +148,7 @@ class SummaryShelf:
         """Those files whose summary is missing or older than they are."""
         old = []
         for path in paths:
-            state = FileState.of(path)
+            state = SummarisedState.of(path)
             kept = self._kept.get(path) or self._load(path)
             if state is not None and (kept is None or kept.state != state):
                 old.append(path)
@@ -214,13 +214,13 @@ class SummaryShelf:
 
 
 def _size(path: Path) -> int:
-    state = FileState.of(path)
+    state = SummarisedState.of(path)
     return state.size if state else 0
 
 
 def _summarised(path: Path, elsewhere: Sequence[int]) -> KeptSummary:
     """Read a file, leaving out calls that are counted elsewhere."""
-    state = FileState.of(path) or FileState(0, 0)
+    state = SummarisedState.of(path) or SummarisedState(0, 0)
     calls: list[int] = []
     try:
         session, ids = profile_file(path, scope=Scope(elsewhere=frozenset(elsewhere)))
