@@ -6,7 +6,7 @@ from typing import Any
 
 from sevenfold.archive.sessions import project_name
 from sevenfold.archive.summaries import SessionSummary, by_day
-from sevenfold.doors.inspector.shelf import InspectorShelf, ListedSession
+from sevenfold.doors.inspector.shelf import InspectorShelf, ShelvedSession
 from sevenfold.doors.inspector.wording import plural, shown
 
 SICK = 0.25
@@ -37,7 +37,7 @@ def sessions_view(shelf: InspectorShelf) -> dict[str, Any]:
     }
 
 
-def session_row(session: ListedSession, summary: SessionSummary | None, children: int) -> dict[str, Any]:
+def session_row(session: ShelvedSession, summary: SessionSummary | None, children: int) -> dict[str, Any]:
     """One line of the list."""
     row: dict[str, Any] = {
         "key": session.key,

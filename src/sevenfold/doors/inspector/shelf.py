@@ -29,7 +29,7 @@ PATIENCE = 20.0
 """A file that is still being written is summarised again only after this many times what reading it took."""
 
 
-class ListedSession(Struct, frozen=True):
+class ShelvedSession(Struct, frozen=True):
     """A session in the list."""
 
     key: str
@@ -89,7 +89,7 @@ class InspectorShelf:
         self.reading = 0
         """How many files are still to be summarised."""
         self._extra = list(extra)
-        self._listed: dict[str, ListedSession] = {}
+        self._listed: dict[str, ShelvedSession] = {}
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._lock = threading.Lock()
         self._scanning = threading.Lock()
@@ -100,7 +100,7 @@ class InspectorShelf:
 
     # -- the list ----------------------------------------------------------------------------------
 
-    def listed(self) -> list[ListedSession]:
+    def listed(self) -> list[ShelvedSession]:
         """All sessions, the newest first."""
         if time.monotonic() - self._scanned > SCAN_SECONDS or not self._scanned:
             self._scan()
@@ -119,7 +119,7 @@ class InspectorShelf:
                 key = session_key(session.path)
                 branch = branch_of(session.path)
                 parent = keys.get(branch.session, "") if branch else ""
-                listed[key] = ListedSession(key, session, _is_running(session), parent)
+                listed[key] = ShelvedSession(key, session, _is_running(session), parent)
             with self._lock:
                 if listed != self._listed:
                     self.changes += 1
@@ -156,7 +156,7 @@ class InspectorShelf:
 
     # -- one session -------------------------------------------------------------------------------
 
-    def find(self, key: str) -> ListedSession | None:
+    def find(self, key: str) -> ShelvedSession | None:
         """The session with this key; None if there is none."""
         with self._lock:
             known = self._listed.get(key)
