@@ -35,7 +35,6 @@ ITEMS = 30
 LEFT = 60
 LEDGER = 400
 """How many of each are listed at most."""
-DOMINATES = 0.25
 
 
 def bands_of(lane: LaneHistory) -> Bands:
