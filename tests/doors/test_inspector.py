@@ -349,3 +349,72 @@ def test_the_vendored_library_comes_with_its_licence() -> None:
         hashlib.sha256(source).hexdigest()
         == "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
     )
+
+
+@pytest.mark.spec("S33.7")
+def test_a_compaction_has_three_columns_with_the_users_words_first(
+    client: TestClient, folder: Path
+) -> None:
+    tape = tape_of(2)
+    tape.user("Never touch config/production.toml, it belongs to the harbour master.")
+    tape.answer("m-rule", usage(10, 2000, 300, output=5), text("I will not."))
+    tape.compacted("Work went on.")
+    tape.user("Go on.")
+    tape.answer("after", usage(500, 0, 0, output=5), text("Done."))
+    tape.save(folder / "s-1.jsonl")
+    (compaction,) = get(client, f"/api/s/{only(client)}/compactions").json()["compactions"]
+    gone = [*compaction["reachable"]["facts"], *compaction["lost"]["facts"]]
+    assert not compaction["own"]
+    assert "Never touch config/production.toml" in " ".join(fact["text"] for fact in gone if fact["users"])
+    assert "Never touch" not in " ".join(fact["text"] for fact in compaction["kept"]["facts"])
+    assert gone[0]["users"]
+
+
+@pytest.mark.spec("S33.8")
+def test_memory_is_shown_with_its_quotes_and_history_and_stays_as_it_is(
+    client: TestClient, tmp_path: Path
+) -> None:
+    from sevenfold.memory.entry import write_entry
+    from sevenfold.session.factory import open_memory
+
+    kept = open_memory(tmp_path / "project")
+    kept.write(
+        write_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n"), "user", "said so"
+    )
+    before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    (scope,) = get(client, "/api/memory").json()["scopes"]
+    assert [entry["name"] for entry in scope["entries"]] == ["rounding"]
+    assert scope["entries"][0]["origin"] == "user"
+    assert "+" in scope["changes"][0]["diff"]
+    # Somebody edits the file behind our back: that is for the owner to take note of, not for who only looks.
+    (path,) = [path for path in before if path.name == "rounding.md"]
+    path.write_text("changed\n", encoding="utf-8")
+    before[path] = path.read_bytes()
+    assert (
+        get(client, "/api/memory").json()["scopes"][0]["entries"][0]["description"]
+        == "Money is rounded half up."
+    )
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()} == before
+
+
+@pytest.mark.spec("S33.8")
+def test_tasks_of_open_sessions_are_listed_and_those_of_closed_ones_are_not(
+    client: TestClient, tmp_path: Path
+) -> None:
+    import msgspec
+
+    from sevenfold.agent.team.presence import TaskList
+    from sevenfold.conversation.tasks import Task
+    from sevenfold.stores.home import user_home
+    from sevenfold.stores.jsonl.lock import FileLock
+
+    files = user_home().project(tmp_path / "project").session("work")
+    files.agent.mkdir(parents=True)
+    files.transcript.touch()
+    listed = TaskList(1, (Task("command-1", "command", "make test", "working", 1.0),))
+    (files.agent / "tasks.json").write_bytes(msgspec.json.encode(listed))
+    assert get(client, "/api/tasks").json()["tasks"] == []
+    with FileLock(files.transcript):
+        (task,) = get(client, "/api/tasks").json()["tasks"]
+    assert task["name"] == "make test"
+    assert not task["over"]

@@ -128,6 +128,10 @@ class ArchivedSession:
         _, now = requests.recorded(self.log, second, self.path.stem)
         return requests.compare(before, now)
 
+    def recall_index(self) -> RecallIndex:
+        """The session's recall index, up to date; it is closed with the session."""
+        return self._index
+
     @cached_property
     def _opened_index(self) -> RecallIndex:
         _, index = self._held.enter_context(search.indexed(self.path))

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sevenfold.doors.inspector import content_view, request_view, session_view
+from sevenfold.doors.inspector import compaction_view, content_view, memory_view, request_view, session_view
 from sevenfold.doors.inspector.guard import InspectorGuard
 from sevenfold.doors.inspector.list_view import sessions_view
 from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
@@ -77,6 +77,9 @@ class Inspector:
             Route("/api/s/{key}/record", self.record),
             Route("/api/s/{key}/item", self.item),
             Route("/api/s/{key}/recall", self.recall),
+            Route("/api/s/{key}/compactions", self.compactions),
+            Route("/api/memory", self.memory),
+            Route("/api/tasks", self.tasks),
         ]
 
     # -- the list ----------------------------------------------------------------------------------
@@ -162,6 +165,18 @@ class Inspector:
         """A search over everything that was said."""
         query = request.query_params.get("q", "")[:1000]
         return await self._read(request, lambda session: content_view.recall_view(session, query))
+
+    async def compactions(self, request: Request) -> Response:
+        """What each compaction kept, and what it lost."""
+        return await self._read(request, compaction_view.compactions_view)
+
+    async def memory(self, request: Request) -> Response:
+        """What is remembered."""
+        return JsonAnswer(await _in_thread(memory_view.memory_view))
+
+    async def tasks(self, request: Request) -> Response:
+        """What runs in the background."""
+        return JsonAnswer(await _in_thread(memory_view.tasks_view))
 
     async def stream(self, request: Request) -> Response:
         """What is new in a session, from a cursor on: ``version`` and how many requests the page has."""

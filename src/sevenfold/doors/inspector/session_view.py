@@ -11,6 +11,7 @@ import msgspec
 
 from sevenfold.archive.ledger import LedgerEntry
 from sevenfold.archive.lifetimes import LaneHistory, Lifetime, SentRequest
+from sevenfold.archive.log_reader import session_key
 from sevenfold.archive.profile.figures import CacheBreak, Shrinking
 from sevenfold.archive.profile.labels import RESULT, SYSTEM, UNLOGGED
 from sevenfold.archive.sessions import project_name
@@ -27,6 +28,7 @@ from sevenfold.doors.inspector.wording import (
     tokens_in_words,
     tool_digest,
 )
+from sevenfold.stores.home import SessionFiles
 
 DRAWN = 4000
 """How many requests are drawn one by one; of more, `BUCKETS` are sent, each the largest of its neighbours."""
@@ -106,6 +108,7 @@ def head_view(session: OpenSession) -> dict[str, Any]:
         "sideRequests": len(every) - len(lane.requests),
         "engineCalls": len(books.engine_reports),
         "engineUsd": engine,
+        "agentsUsd": sum(run.end.usd or 0.0 for run in reader.history.agents.values() if run.end),
         "usd": paid + engine if every and any(sent.usd is not None for sent in every) else None,
         "lostUsd": lost,
         "breaks": len(books.breaks),
@@ -452,6 +455,13 @@ def ledger_view(ledger: Sequence[LedgerEntry]) -> dict[str, Any]:
     }
 
 
+def _branch_key(session: OpenSession, agent: str) -> str:
+    """The key of an agent's own log; empty if it has none."""
+    path = session.stored.path
+    log = SessionFiles(path.parent, path.stem).branch(agent)
+    return session_key(log) if log.is_file() else ""
+
+
 def agents_view(session: OpenSession) -> list[dict[str, Any]]:
     """The sub-agents: those the record names, and those whose records are in the same file."""
     history = session.reader.history
@@ -461,6 +471,7 @@ def agents_view(session: OpenSession) -> list[dict[str, Any]]:
         agents.append(
             {
                 "id": shown(start.agent, 60),
+                "key": _branch_key(session, start.agent),
                 "owner": shown(start.owner, 60),
                 "name": shown(start.name or start.agent_type or start.agent, 60),
                 "what": shown(start.description or start.prompt, 160),
@@ -476,7 +487,7 @@ def agents_view(session: OpenSession) -> list[dict[str, Any]]:
                 "savedUsd": end.saved_usd if end else None,
             }
         )
-    for lane in history.lanes.values():
+    for lane in history.lanes.values():  # those whose records are in the same file
         if lane is history.main or not lane.requests:
             continue
         usages = [sent.report.used for sent in lane.requests]

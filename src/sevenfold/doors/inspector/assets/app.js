@@ -5,10 +5,11 @@ import { h, replace } from "./dom.js";
 import { sessionsPage } from "./sessions.js";
 import { sessionPage } from "./session.js";
 import { requestPage } from "./request.js";
+import { memoryPage, tasksPage } from "./memory.js";
 
 const main = document.getElementById("main");
 const live = document.getElementById("live");
-const PAGES = [["Sessions", "#/"]];
+const PAGES = [["Sessions", "#/"], ["Memory", "#/memory"], ["Tasks", "#/tasks"]];
 let leave = () => {};
 let shown = 0;
 
@@ -37,6 +38,8 @@ function route() {
   const parts = path.split("/").filter(Boolean);
   if (parts[0] === "s" && parts[2] === "r") return () => requestPage(parts[1], Number(parts[3]));
   if (parts[0] === "s") return () => sessionPage(parts[1], setState);
+  if (parts[0] === "memory") return memoryPage;
+  if (parts[0] === "tasks") return tasksPage;
   return () => sessionsPage(setState);
 }
 

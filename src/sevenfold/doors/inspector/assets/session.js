@@ -29,8 +29,9 @@ export async function sessionPage(key, setState) {
       h("p", null, h("b", null, finding.strong), finding.text),
       finding.request ? h("a", { href: `#/s/${key}/r/${finding.request}` }, finding.link) : null)));
     const share = head.window ? `, ${percent(head.now / head.window)} of ${tokens(head.window)}` : "";
+    const withAgents = head.agentsUsd ? `paid; with its agents ${money(head.usd + head.agentsUsd)}` : null;
     replace(tiles,
-      tile(money(head.usd), head.engineCalls ? `paid, ${money(head.engineUsd)} of it for ${plural(head.engineCalls, "call")} of the engine` : "paid"),
+      tile(money(head.usd), withAgents ?? (head.engineCalls ? `paid, ${money(head.engineUsd)} of it for ${plural(head.engineCalls, "call")} of the engine` : "paid")),
       tile(head.lostUsd || !head.breaks ? money(head.lostUsd) : "unknown", plural(head.breaks, "cache break"), head.breaks ? "bad" : null),
       tile(percent(head.readShare), "of prompts read from the cache"),
       tile(whole(head.requests), head.sideRequests ? `requests, and ${whole(head.sideRequests)} of sub-agents` : "requests"),
@@ -92,6 +93,7 @@ export async function sessionPage(key, setState) {
     chartCard(session, charts),
     idle,
     h("div", { class: "two" }, breakCard, itemsCard(session)),
+    session.marks.some((mark) => mark.kind === "compaction") ? compactionsCard(session) : null,
     h("div", { class: "two" }, ledgerCard(session), leftCard(session)),
     session.agents.length ? agentsCard(session) : null);
   return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); } };
@@ -207,6 +209,53 @@ function leftCard(session) {
   ] : h("p", { class: "quiet" }, "Nothing has left yet.");
   return card("What left the context", "still in the log, and searchable", summary,
     h("form", { class: "search", role: "search", onsubmit: search }, field, h("button", { type: "submit" }, "Search")), hits);
+}
+
+function compactionsCard(session) {
+  const box = h("div");
+  const button = h("button", { type: "button", onclick: async () => {
+    replace(box, h("p", { class: "quiet", role: "status" }, "Looking for every fact in the context and by search; a long session takes some seconds …"));
+    button.disabled = true;
+    try {
+      const found = await get(`/api/s/${session.key}/compactions`);
+      replace(box, found.compactions.map((one) => compactionView(session, one)));
+      button.remove();
+    } catch (error) {
+      replace(box, h("p", { class: "bad" }, error.message));
+      button.disabled = false;
+    }
+  } }, "Check them");
+  const made = card("Compactions", "what each kept in the context, what only a search finds, and what went, your words first", box);
+  made.firstChild.append(button);
+  return made;
+}
+
+function compactionView(session, one) {
+  const lostWords = one.own ? "Gone" : "Gone, and out of reach";
+  const column = (title, about, part, level) => h("div", null,
+    h("h3", null, title, " ", h("span", { class: `pill ${level}` }, `${whole(part.total)}, ${whole(part.users)} of them yours`)),
+    h("p", { class: "sub" }, about),
+    h("div", { class: "tall" }, part.total ? part.facts.map((fact) => factLine(session, fact)) : h("p", { class: "quiet" }, "Nothing."),
+      part.total > part.facts.length ? h("p", { class: "sub" }, `and ${whole(part.total - part.facts.length)} more`) : null));
+  const holder = h("div");
+  const summary = one.summary ? h("button", { type: "button", class: "plain", "aria-expanded": "false",
+    onclick: () => toggle(session.key, one.summary, summary, holder) }, "Its summary") : null;
+  const undo = one.own ? h("span", { class: "sub" }, "Take it back in the session with ", h("span", { class: "code" }, `/undo ${one.id}`)) : null;
+  const reach = one.own ? "the session's own search finds them" : "sevenfold recall finds them; the tool's own model cannot";
+  return h("section", { "aria-label": `Compaction of ${stamp(one.at)}` },
+    h("p", null, h("b", null, stamp(one.at) || "Compaction"), ` · ${one.trigger} · ${plural(one.hidden, "record")} left the context `, summary, " ", undo), holder,
+    h("div", { class: "three" },
+      column("Kept", "in the summary, or still in the context", one.kept, "good"),
+      column("Reachable", reach, one.reachable, "warn"),
+      column(lostWords, "neither in the context nor found by a search", one.lost, "bad")),
+    one.leftOut ? h("p", { class: "sub" }, `${whole(one.leftOut)} more facts were not looked for.`) : null);
+}
+
+function factLine(session, fact) {
+  const holder = h("div");
+  const button = h("button", { type: "button", class: "plain", "aria-expanded": "false",
+    onclick: () => toggle(session.key, fact.record, button, holder) }, "Open");
+  return h("div", { class: "fact" }, h("span", { class: `pill ${fact.users ? "warn" : ""}` }, fact.kind), fact.text, " ", button, holder);
 }
 
 function hitLine(session, hit) {

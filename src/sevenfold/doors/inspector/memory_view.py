@@ -1,0 +1,136 @@
+"""What is remembered across sessions, and what runs in the background of those that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sevenfold.agent.team.presence import TaskFile, TaskList
+from sevenfold.archive.log_reader import session_key
+from sevenfold.clock import SystemClock
+from sevenfold.doors.inspector.wording import shown, shown_block
+from sevenfold.errors import SevenfoldError, TranscriptDenied
+from sevenfold.memory.memory import KnownEntry, Memory
+from sevenfold.record.decoding import NOT_JSON
+from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.lock import is_held
+
+CHANGES = 40
+LONGEST_DIFF = 6_000
+LONGEST_BODY = 6_000
+
+
+class FolderToLookAt(FileFolder):
+    """A folder in which nothing is changed: memory is then what was last written."""
+
+    def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Refuse, as a folder does that may not be written to."""
+        raise TranscriptDenied(f"{self.path}: only looked at")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Refuse."""
+        raise TranscriptDenied(f"{self.path}: only looked at")
+
+    def append(self, name: str, line: bytes) -> None:
+        """Refuse."""
+        raise TranscriptDenied(f"{self.path}: only looked at")
+
+
+def memory_view() -> dict[str, Any]:
+    """The memory of the user and of every project."""
+    home = user_home()
+    places = [("Yours, in all projects", home.memory)]
+    places += [(_project_of(project.folder), project.memory) for project in home.projects()]
+    scopes = []
+    for name, folder in places:
+        if folder.is_dir():
+            scopes.append({"name": shown(name, 80), **_scope(folder)})
+    return {"scopes": scopes}
+
+
+def _project_of(folder: Path) -> str:
+    """A project's readable name: the folder's, without the hash behind it."""
+    return folder.name.rpartition(".")[0] or folder.name
+
+
+def _scope(folder: Path) -> dict[str, Any]:
+    memory = Memory(FolderToLookAt(folder), SystemClock(), date.today().isoformat)
+    try:
+        entries = memory.entries()
+        changes = list(islice(memory.changes(), CHANGES))
+        return {
+            "entries": [_entry(known) for known in entries],
+            "changes": [
+                {
+                    "number": change.number,
+                    "at": change.at,
+                    "by": shown(change.by, 40),
+                    "reason": shown(change.reason, 200),
+                    "files": [shown(file, 80) for file in list(change.entries)[:20]],
+                    "diff": shown_block(memory.diff(change)[:LONGEST_DIFF]),
+                }
+                for change in changes
+            ],
+            "error": "",
+        }
+    except SevenfoldError as error:
+        return {"entries": [], "changes": [], "error": shown(str(error), 300)}
+
+
+def _entry(known: KnownEntry) -> dict[str, Any]:
+    entry = known.entry
+    return {
+        "name": shown(entry.name, 100),
+        "kind": shown(entry.kind, 40),
+        "description": shown(entry.description, 300),
+        "body": shown_block(entry.body[:LONGEST_BODY]),
+        "quotes": [shown(quotation, 400) for quotation in entry.quotations],
+        "origin": known.stamp.origin,
+        "source": shown(known.stamp.source, 200),
+        "evidence": [shown(record, 160) for record in known.stamp.evidence[:10]],
+        "pinned": entry.pinned,
+        "until": shown(entry.until, 40),
+        "created": known.stamp.created or None,
+        "verified": known.stamp.verified or None,
+        "used": known.usage.used,
+        "helped": known.usage.helped,
+        "lastUsed": known.usage.last or None,
+    }
+
+
+def tasks_view() -> dict[str, Any]:
+    """The tasks of every session that some process has open."""
+    return {"tasks": list(_tasks())}
+
+
+def _tasks() -> Iterator[dict[str, Any]]:
+    for project in user_home().projects():
+        for session in project.all_sessions():
+            file = session.agent / TaskFile.NAME
+            if not file.is_file() or not is_held(session.transcript):
+                continue
+            try:
+                listed = msgspec.json.decode(file.read_bytes(), type=TaskList)
+            except (OSError, *NOT_JSON):
+                continue
+            for task in listed.tasks:
+                yield {
+                    "session": session_key(session.transcript),
+                    "sessionName": shown(session.name, 60),
+                    "project": shown(_project_of(project.folder), 60),
+                    "id": shown(task.id, 60),
+                    "kind": shown(task.kind, 40),
+                    "name": shown(task.name, 200),
+                    "state": task.state,
+                    "started": task.started,
+                    "progress": shown(task.progress, 200),
+                    "usd": task.usd,
+                    "over": task.over,
+                }
