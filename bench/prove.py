@@ -53,6 +53,7 @@ MODULES = (
     "recall",
     "poisonings",
     "remembering",
+    "sandbox",
     "suite",
     "mutation",
 )

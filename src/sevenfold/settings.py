@@ -131,7 +131,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
 
     # The provider.
-    max_retries: Annotated[int, Meta(ge=0, le=1_000)] = 40
+    max_retries: Count = 40
     stall_seconds: Annotated[float, Meta(gt=0, le=MOST)] = 120.0
     answer_tokens: Positive | None = None
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None

@@ -14,6 +14,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.conversation.flow import Signal
+from sevenfold.conversation.waiting import FOR_EVER
 from sevenfold.errors import ModelError, Overloaded, RateLimited, Unreachable
 from sevenfold.events import Answered, Event, Failed, Sending, Waiting
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -425,3 +426,21 @@ def test_a_request_that_is_refused_for_another_reason_says_what_to_do() -> None:
         with pytest.raises(ModelError, match="take back the last message"):
             made.run("Hello.")
         assert there.pauses == []
+
+
+@pytest.mark.spec("S37.8")
+def test_without_a_limit_a_server_that_is_not_there_at_first_is_waited_for() -> None:
+    attempts: list[int] = []
+    with world(["There."]) as there:
+        address = there.sdk.base_url
+
+        def listen(event: Event) -> None:
+            if isinstance(event, Waiting):
+                attempts.append(event.attempt)
+                if event.attempt == 60:
+                    there.sdk.base_url = address
+
+        there.sdk.base_url = "http://127.0.0.1:9"
+        with there.agent(tools=[], listen=[listen], settings={"max_retries": FOR_EVER}) as made:
+            assert made.run("Hello.").text == "There."
+    assert attempts == list(range(1, 61))

@@ -21,7 +21,7 @@ from sevenfold.agent.sandbox.sandbox import Sandbox
 from sevenfold.cli import main
 from sevenfold.cli.doctor import sandbox_checkup
 from sevenfold.errors import Refused
-from tests.agent.confining import World, machine_with
+from tests.agent.confining import SECRET, World, machine_with
 from tests.agent.working import MODEL, QUIET, Model, use, words
 
 NOTHING = Machine(None, ("bubblewrap is not installed; install the package bubblewrap", "no Landlock"))
@@ -272,3 +272,20 @@ def test_doctor_calls_it_bad_where_no_command_could_run(tmp_path: Path) -> None:
     assert verdict("required", NOTHING) == "bad"
     assert verdict("auto", NOTHING) == "weak"
     assert verdict("auto", Machine(Mechanism("bubblewrap"))) == "good"
+
+
+@pytest.mark.spec("S38.3")
+def test_where_the_whole_file_system_is_the_workspace_secrets_and_processes_stay_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    world = World(tmp_path, machine_with("bubblewrap"))
+    everything = make_policy(world.workspace, writable=[Path("/")], hidden=[world.store])
+    world.policy = lambda: everything  # type: ignore[method-assign]
+    output = world.run(
+        "cat ~/.ssh/id_rsa ~/.sevenfold/settings.toml; ls /proc | grep -c '^[0-9]'; ls ~/project"
+    )
+    assert SECRET not in output
+    assert "README" in output
+    assert max(int(line) for line in output.splitlines() if line.isdigit()) < 10
+    world.close()

@@ -36,6 +36,9 @@ LONGEST_WISH = 1_800.0
 FIRST_CONTACT = 4
 """Retries of a server that never answered in this session: its address is more likely wrong than the network down."""
 
+FOR_EVER = 1_000_000
+"""From this many retries on, no limit is meant: at a minute each they take two years."""
+
 _NETWORK: Mapping[Network, str] = {
     "name": "no network: the server's name is not known",
     "refused": "the server refuses the connection",
@@ -76,7 +79,7 @@ class Retries:
         Raises `Aborted` if ``stopped`` happens. ``reached`` says whether the server ever answered in this session.
         """
         most = self._most
-        if not reached and isinstance(error, Unreachable):
+        if not reached and isinstance(error, Unreachable) and most < FOR_EVER:
             most = min(most, FIRST_CONTACT)
         request_id = request_id_of(error)
         seconds = pause_before(error, self.taken + 1, request_id)

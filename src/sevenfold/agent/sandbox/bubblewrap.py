@@ -16,6 +16,7 @@ INSIDE = Path("/run/sevenfold")
 SOCKET = INSIDE / "proxy.sock"
 FORWARD = INSIDE / "forward.py"
 PORT = 3128
+ROOT = Path("/")
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 
 
@@ -62,20 +63,27 @@ def command_line(
     line = [program, *NAMESPACES, "--unshare-cgroup-try", "--hostname", "sandbox", "--cap-drop", "ALL"]
     if not nested:
         line.append("--disable-userns")
+    # A user may have made the whole file system part of the workspace. It must not cover what comes after it.
+    root = [rule for rule in policy.rules if rule.path == ROOT]
+    for rule in root:
+        line += _mount(rule, policy, private)
     line += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run"]
-    for entry in sorted(Path("/").iterdir()):
-        if entry.is_symlink():
+    for entry in sorted(ROOT.iterdir()):
+        if entry.is_symlink() and not root:
             line += ["--symlink", str(entry.readlink()), str(entry)]
     line += ["--bind", str(private.temporary), "/tmp", "--bind", str(private.temporary), "/var/tmp"]
     line += ["--bind", str(private.home), str(policy.home)]
     for rule in policy.rules:
-        line += _mount(rule, policy, private)
+        if rule.path != ROOT:
+            line += _mount(rule, policy, private)
     if proxy is not None:
         line += ["--ro-bind", str(proxy), str(SOCKET)]
         line += ["--ro-bind", str(Path(__file__).with_name("forward.py")), str(FORWARD)]
         line += _interpreter(policy)
         argv = [_python(), "-I", "-S", str(FORWARD), str(SOCKET), str(PORT), *argv]
-    return [*line, "--remount-ro", "/", "--chdir", cwd, "--", *argv]
+    if not root:
+        line += ["--remount-ro", "/"]
+    return [*line, "--chdir", cwd, "--", *argv]
 
 
 def _mount(rule: PathRule, policy: SandboxPolicy, private: PrivatePlaces) -> Iterator[str]:

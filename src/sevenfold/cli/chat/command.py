@@ -44,6 +44,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--mode", choices=MODES)
     add("--allow", action="append", default=[], metavar="RULE")
     add("--deny", action="append", default=[], metavar="RULE")
+    add("--retry", action="store_true")
     add("--max-turns", type=positive, metavar="N")
     add("--max-usd", type=number(float, sys.float_info.min, "an amount above 0"), metavar="USD")
     add("--max-tokens", type=positive, metavar="N")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sevenfold import events
 from sevenfold.cli.text import cause, money, one_line, plural, short_count, whole_seconds
 from sevenfold.conversation.resume import read
+from sevenfold.conversation.waiting import FOR_EVER
 from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed, Waiting
 from sevenfold.ports import Log
 from sevenfold.profiles import find
@@ -196,7 +197,8 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
 
 def wait_line(wait: Waiting, left: float, dot: str = " · ") -> str:
     """What the user is told during a pause that lasts ``left`` more seconds: why, how long, and how to stop."""
-    parts = (wait.what, f"retrying in {whole_seconds(left)}", f"attempt {wait.attempt}/{wait.of}")
+    limit = "" if wait.of >= FOR_EVER else f"/{wait.of}"
+    parts = (wait.what, f"retrying in {whole_seconds(left)}", f"attempt {wait.attempt}{limit}")
     return dot.join((*parts, "Ctrl-C stops"))
 
 

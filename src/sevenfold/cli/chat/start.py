@@ -47,6 +47,7 @@ from sevenfold.conversation.controls import (
 )
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.room import ASSUMED
+from sevenfold.conversation.waiting import FOR_EVER
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.profiles import ALIASES, Profile, find, full_name, names
 from sevenfold.providers import registry
@@ -175,7 +176,7 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
         roots=(*map(existing_folder, given.roots), *script.folders),
         guidance=_guidance(given),
         system=given.system,
-        settings=script.settings,
+        settings={**script.settings, **({"max_retries": FOR_EVER} if given.retry else {})},
         servers=read_servers(given.mcp) if given.mcp else None,
         only_servers=given.strict_mcp,
     )
