@@ -131,7 +131,7 @@ def find_definitions(
 
     ``user`` is our own settings folder, ``home`` the user's home folder.
     """
-    found: list[AgentDefinition] = []
+    definitions: list[AgentDefinition] = []
     problems: dict[str, str] = {}
     home = home or Path.home()
     for folder in upwards(workspace, home):
@@ -144,12 +144,18 @@ def find_definitions(
                 f"them, run: sevenfold trust {folder}"
             )
             continue
-        _read_all(there, found, problems)
+        _read_all(there, definitions, problems)
     _read_all(
-        [*_files(user, {"sevenfold": ["agents/**/*.md"]}), *_files(home, _TABLE["user"])], found, problems
+        [*_files(user, {"sevenfold": ["agents/**/*.md"]}), *_files(home, _TABLE["user"])],
+        definitions,
+        problems,
     )
     known: dict[str, AgentDefinition] = {}
-    hidden = tuple(one for one in (*found, *BUILT_IN) if known.setdefault(one.name, one) is not one)
+    hidden = tuple(
+        definition
+        for definition in (*definitions, *BUILT_IN)
+        if known.setdefault(definition.name, definition) is not definition
+    )
     return Definitions(dict(sorted(known.items())), problems, hidden)
 
 
@@ -167,15 +173,15 @@ class AgentCatalog(Struct, eq=False):
 
     def listing(self) -> dict[str, str]:
         """Return names and descriptions, for `sevenfold.agent.texts.AgentTypes.of`."""
-        return {name: one.description for name, one in self.known.items()}
+        return {name: definition.description for name, definition in self.known.items()}
 
     def text(self) -> str:
         """Search for definitions again, and return the list of all types as the model sees it."""
-        found = find_definitions(self.workspace, self.user, self.trusted)
-        self.known.update({**found.known, **self.given})
-        self.problems = found.problems
-        made = AgentTypes.of(self.listing())
-        return made.render() if made else ""
+        definitions = find_definitions(self.workspace, self.user, self.trusted)
+        self.known.update({**definitions.known, **self.given})
+        self.problems = definitions.problems
+        types = AgentTypes.of(self.listing())
+        return types.render() if types else ""
 
     def section(self) -> SectionSource:
         """Return the list as a section of the system prompt, which is updated after each compaction."""
@@ -214,12 +220,13 @@ def define(
         raise InputError("its developer_instructions are not a text")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
-    about, prompt = _one_line(description), body.strip()
-    made = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
+    about = _one_line(description)
+    prompt = body.strip()
+    definition = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
     for key, value in fields.items():
         if value is not None:
-            made = reader.take(made, key, value)
-    return replace(made, ignored=reader.ignored)
+            definition = reader.take(definition, key, value)
+    return replace(definition, ignored=reader.ignored)
 
 
 # -- finding files -----------------------------------------------------------------------------------
@@ -227,7 +234,9 @@ def define(
 
 def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[Path, str, str]]:
     """Yield files that may be definitions: path, dialect, and a name derived from the path."""
-    for dialect, pattern in ((dialect, one) for dialect, patterns in places.items() for one in patterns):
+    for dialect, pattern in (
+        (dialect, relative) for dialect, patterns in places.items() for relative in patterns
+    ):
         below = folder / pattern.partition("/*")[0]
         try:
             paths = sorted(path for path in folder.glob(pattern) if path.is_file())
@@ -238,14 +247,14 @@ def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[
 
 
 def _read_all(
-    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: dict[str, str]
+    places: Sequence[tuple[Path, str, str]], definitions: list[AgentDefinition], problems: dict[str, str]
 ) -> None:
     if len(places) > MOST_FILES:
         first = str(places[MOST_FILES][0])
         problems[first] = f"not read: there are more than {MOST_FILES} definitions in this place"
     for path, dialect, name in places[:MOST_FILES]:
         try:
-            found.append(read_definition(path, dialect, "" if dialect in NAMED else name))
+            definitions.append(read_definition(path, dialect, "" if dialect in NAMED else name))
         except (SevenfoldError, Refused, OSError) as error:
             problems[str(path)] = str(error)
 
@@ -296,14 +305,14 @@ def _yaml(head: str) -> Mapping[str, Any]:
             # Aliases of aliases could expand to billions of copies.
             if isinstance(event, AliasEvent):
                 raise ValueError("aliases are not taken")
-        found = YAML(typ="safe", pure=True).load(head)
+        fields = YAML(typ="safe", pure=True).load(head)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not understood"
         raise ValueError(f"{problem}, line {mark.line + 2}" if mark else str(problem)) from error
-    if not isinstance(found, Mapping):
+    if not isinstance(fields, Mapping):
         raise ValueError("it has no fields")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in fields.items()}
 
 
 def _unusable(fields: dict[str, Any], dialect: str) -> str:
@@ -334,95 +343,99 @@ class _Reader:
     def __init__(self, ignored: dict[str, str]) -> None:
         self.ignored = ignored
 
-    def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:
+    def take(self, definition: AgentDefinition, key: str, value: Any) -> AgentDefinition:
         """Return the definition with one more field set."""
         match plain := key.lower().replace("-", "_"):
             case "tools":
-                return self._tools(made, value)
+                return self._tools(definition, value)
             case "disallowedtools" | "disallowed_tools" | "excludetools":
                 return replace(
-                    made, disallowed_tools=(*made.disallowed_tools, *self._names(key, _listed(value)))
+                    definition,
+                    disallowed_tools=(*definition.disallowed_tools, *self._names(key, _listed(value))),
                 )
             case "permission":
-                return self._permission(made, value)
+                return self._permission(definition, value)
             case "sandbox_mode":
-                return self._sandbox(made, value)
+                return self._sandbox(definition, value)
         if plain not in _FIELDS:
             self.ignored[key] = _UNSUPPORTED.get(plain, "it is not known here")
-            return made
+            return definition
         field, read = _FIELDS[plain]
         try:
-            return replace(made, **{field: read(value)})
+            return replace(definition, **{field: read(value)})
         except ValueError as error:
             self.ignored[key] = str(error)
-            return made
+            return definition
 
-    def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+    def _tools(self, definition: AgentDefinition, value: Any) -> AgentDefinition:
         if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
             if value.get("*") is False:
-                return self._tools(made, [str(name) for name, on in value.items() if on is True])
+                return self._tools(definition, [str(name) for name, on in value.items() if on is True])
             off = self._names("tools", [str(name) for name, on in value.items() if on is False])
-            return replace(made, disallowed_tools=(*made.disallowed_tools, *off))
+            return replace(definition, disallowed_tools=(*definition.disallowed_tools, *off))
         wanted = _listed(value)
         if "*" in wanted:
-            return made
-        agents = made.agents
-        for one in wanted:
-            match = _TOOL.fullmatch(one)
+            return definition
+        agents = definition.agents
+        for tool in wanted:
+            match = _TOOL.fullmatch(tool)
             if match and match[2] and _TOOLS.get(match[1].lower()) == "Agent":
                 agents = (*(agents or ()), *_listed(match[2]))
-        return replace(made, tools=tuple(self._names("tools", wanted)), agents=agents)
+        return replace(definition, tools=tuple(self._names("tools", wanted)), agents=agents)
 
     def _names(self, key: str, wanted: Iterable[str]) -> list[str]:
         """Return the tools under our names, each with its pattern if it has one."""
-        found: list[str] = []
+        names: list[str] = []
         for one in wanted:
             match = _TOOL.fullmatch(one)
             name = our_tool(match[1]) if match else ""
             if match is None or not name:
                 self.ignored[f"{key}: {one}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
-                found.append(f"{name}({match[2]})")
+                names.append(f"{name}({match[2]})")
             else:
-                found.append(name)
-        return list(dict.fromkeys(found))
+                names.append(name)
+        return list(dict.fromkeys(names))
 
-    def _permission(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+    def _permission(self, definition: AgentDefinition, value: Any) -> AgentDefinition:
         """Add OpenCode's deny and ask permissions; its allow permissions cannot exceed the parent's."""
-        given = value if isinstance(value, Mapping) else {"*": value}
-        ask, deny = list(made.rules.get("ask", ())), list(made.rules.get("deny", ()))
-        for tool, verdict in given.items():
+        permissions = value if isinstance(value, Mapping) else {"*": value}
+        ask = list(definition.rules.get("ask", ()))
+        deny = list(definition.rules.get("deny", ()))
+        for tool, verdict in permissions.items():
             name = "*" if tool == "*" else _TOOLS.get(str(tool).lower())
             if name is None:
                 self.ignored[f"permission: {tool}"] = "there is no such tool here"
                 continue
             cases = verdict if isinstance(verdict, Mapping) else {"*": verdict}
-            for pattern, said in cases.items():
+            for pattern, answer in cases.items():
                 rule = name if pattern == "*" else f"{name}({_pattern(name, str(pattern))})"
-                if said == "allow":
+                if answer == "allow":
                     if len(cases) > 1:
                         self.ignored[f"permission: {tool}: {pattern}"] = (
                             "a rule that allows makes no exception from others here"
                         )
-                elif said in ("ask", "deny"):
-                    (ask if said == "ask" else deny).append(rule)
+                elif answer in ("ask", "deny"):
+                    (ask if answer == "ask" else deny).append(rule)
                 else:
-                    self.ignored[f"permission: {tool}"] = f"{said!r} is none of allow, ask and deny"
-        return replace(made, rules={"ask": tuple(ask), "deny": tuple(deny)})
+                    self.ignored[f"permission: {tool}"] = f"{answer!r} is none of allow, ask and deny"
+        return replace(definition, rules={"ask": tuple(ask), "deny": tuple(deny)})
 
-    def _sandbox(self, made: AgentDefinition, value: Any) -> AgentDefinition:
+    def _sandbox(self, definition: AgentDefinition, value: Any) -> AgentDefinition:
         if value != "read-only":
             self.ignored["sandbox_mode"] = "the sandbox is the parent's, and so are the permissions"
-            return made
+            return definition
         self.ignored["sandbox_mode"] = (
             f"the sandbox is the parent's; it does not get {', '.join(CHANGES)} instead"
         )
-        return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
+        return replace(definition, disallowed_tools=(*definition.disallowed_tools, *CHANGES))
 
 
 def _one_line(text: str) -> str:
     """Return a text as one line for other agents' prompts, without invisible characters or meaningful tags."""
-    return escape_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
+    return escape_tags(
+        " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    )
 
 
 def _listed(value: Any) -> tuple[str, ...]:
@@ -448,9 +461,9 @@ def _model(value: Any) -> str | None:
 
 
 def _one_of(known: Mapping[str, Any], value: Any) -> Any:
-    if (found := known.get(str(value).lower())) is None:
+    if (meant := known.get(str(value).lower())) is None:
         raise ValueError(f"{str(value)[:60]!r} is none of {', '.join(known)}")
-    return found
+    return meant
 
 
 def _flag(value: Any) -> bool:
@@ -513,8 +526,8 @@ def _pattern(tool: str, pattern: str) -> str:
 
 
 def _named(tool: str, listed: Iterable[str]) -> bool:
-    for one in listed:
-        name = one.partition("(")[0]
+    for entry in listed:
+        name = entry.partition("(")[0]
         if name == tool or (name.endswith("*") and tool.startswith(name[:-1])):
             return True
     return False

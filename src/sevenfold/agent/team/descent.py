@@ -84,14 +84,16 @@ class SubGrants(Grants):
     """The current permissions of a sub-agent."""
 
     def __init__(self, permissions: Permissions, descent: Descent) -> None:
-        self._parent, self._definitions = descent.parent.state.grants, descent.definitions
+        self._parent = descent.parent.state.grants
+        self._definitions = descent.definitions
         self._own = permissions
         super().__init__(permissions)
 
     @property
     def now(self) -> Permissions:
         """Its own permissions, limited by its parent's current ones."""
-        own, parent = self._own, self._parent.now
+        own = self._own
+        parent = self._parent.now
         rules = own.rules + parent.rules
         if own.workspace != parent.workspace:
             # Its workspace is a working copy: rules about the project's paths must apply there too.
@@ -103,8 +105,8 @@ class SubGrants(Grants):
     @now.setter
     def now(self, permissions: Permissions) -> None:
         # If these permissions were derived from the parent's, only their mode is its own.
-        made = isinstance(permissions, SubPermissions)
-        self._own = replace(self._own, mode=permissions.mode) if made else permissions
+        derived = isinstance(permissions, SubPermissions)
+        self._own = replace(self._own, mode=permissions.mode) if derived else permissions
 
     def allow(self, *rules: str) -> None:
         """Add allow rules to the parent, so that they hold for the whole session."""
@@ -158,7 +160,9 @@ class Descent(Struct, frozen=True):
 
     def options(self) -> AgentOptions:
         """Return the agent's options: its parent's, with changes from its definition."""
-        parent, definition, started = self.parent, self.definition, self.entry.started
+        parent = self.parent
+        definition = self.definition
+        started = self.entry.started
         if provider_for(started.model).name != provider_for(parent.model).name:
             raise InputError(f"{started.model} is answered for by another provider than {parent.model}")
         own = parent.options.get("system")
@@ -176,14 +180,14 @@ class Descent(Struct, frozen=True):
         if started.model != parent.model:
             # What was chosen for the parent's model need not suit another.
             options |= {"effort": None, "thinking": None}
-        said = "\n\n".join(filter(None, (definition.prompt, "" if self.fork else self.memory_text())))
+        prompt = "\n\n".join(filter(None, (definition.prompt, "" if self.fork else self.memory_text())))
         if self.fork:
             # A fork must send the same prefix as its parent, so the definition's prompt is not added here.
             options["system"] = parent.prompt.sent if own is None else own
         elif isinstance(own, str):
-            options["system"] = "\n\n".join(filter(None, (own, said)))
+            options["system"] = "\n\n".join(filter(None, (own, prompt)))
         else:
-            options["guidance"] = said or None
+            options["guidance"] = prompt or None
         return options
 
     def _labelled(self, consent: ConsentFunction | None) -> ConsentFunction | None:
@@ -194,7 +198,8 @@ class Descent(Struct, frozen=True):
     @property
     def memory(self) -> Path | None:
         """The folder for notes of agents of its type; None if they keep none. Raises `Refused` for a link."""
-        workspace, home = self.parent.workspace, user_home()
+        workspace = self.parent.workspace
+        home = user_home()
         match self.definition.memory:
             case "user":
                 place = home.root
@@ -234,7 +239,8 @@ class Descent(Struct, frozen=True):
 
     def open(self) -> SessionParts:
         """Open its log and the other session parts, new or continued."""
-        store, conversation = self.parent.store, self.parent.conversation
+        store = self.parent.store
+        conversation = self.parent.conversation
         if not self.fork:
             return store.branch_off(self.entry.id, empty=True)
         with conversation.lock:
@@ -247,7 +253,8 @@ class Descent(Struct, frozen=True):
         if self.memory is not None:
             permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
         # A definition has only ask and deny rules; the mode is limited by the parent's in `SubGrants.now`.
-        rules, mode = PermissionRules.of(self.definition.rules), self.definition.mode or "autonomous"
+        rules = PermissionRules.of(self.definition.rules)
+        mode = self.definition.mode or "autonomous"
         own = replace(permissions, mode=mode, rules=rules)
         return SubGrants(own, self)
 
@@ -265,8 +272,8 @@ class Descent(Struct, frozen=True):
 
     def inherited_usd(self, store: SessionParts) -> float | None:
         """Return what the conversation that it starts with had cost; None if a price is unknown."""
-        for position, made in store.log.decisions(Forked):
-            if made.name == store.branch:
+        for position, decision in store.log.decisions(Forked):
+            if decision.name == store.branch:
                 return account_of(store.log.upto(position)).usd
         return 0.0
 
@@ -282,17 +289,18 @@ class SubSettings:
 
     def current(self) -> Settings:
         """Return the current settings; the same object until something changes."""
-        given = self._source.current()
-        if self._made is None or self._made[0] is not given:
-            descent, own = self._descent, given
+        settings = self._source.current()
+        if self._made is None or self._made[0] is not settings:
+            descent = self._descent
+            own = settings
             if self._profile.model != descent.parent.profile.model:
                 # A window configured for the parent's model does not apply to another model.
-                own = replace(given, context_window=None)
-            most = descent.definition.window or (None if descent.fork else given.agent_window)
+                own = replace(settings, context_window=None)
+            most = descent.definition.window or (None if descent.fork else settings.agent_window)
             if most is not None:
                 # Its model may accept a million tokens, but reading so many with every request is expensive.
                 own = replace(own, context_window=min(most, window_for(self._profile, own).context))
-            self._made = given, own
+            self._made = settings, own
         return self._made[1]
 
 

@@ -120,19 +120,19 @@ class Post:
 
     # -- sending --------------------------------------------------------------------------------
 
-    def send(self, to: str, words: Outgoing, key: str) -> list[Receipt]:
+    def send(self, to: str, message: Outgoing, key: str) -> list[Receipt]:
         """Send a message to an address; a repeated ``key`` does not send it again.
 
         An address is a name, an id, ``*`` for all, or ``uds:<path>``. Raises `InputError` if there is no such agent.
         """
-        if len(words.text.encode(errors="replace")) > LONGEST:
+        if len(message.text.encode(errors="replace")) > LONGEST:
             reason = f"it is longer than {LONGEST:,} bytes; write it to a file and send the path"
             return [Receipt(to, "refused", reason)]
         if to.startswith(BRIDGE):
             return [Receipt(to, "refused", "sessions on other machines cannot be reached from here")]
         if to.startswith(SOCKET):
-            return [self._send_by_socket(to, words, key)]
-        return [self._send(one, words, key) for one in self._addressed(to)]
+            return [self._send_by_socket(to, message, key)]
+        return [self._send(receiver, message, key) for receiver in self._addressed(to)]
 
     def _addressed(self, to: str) -> list[Correspondent]:
         known = list(self._directory.everyone())
@@ -140,14 +140,14 @@ class Post:
             if not known:
                 raise InputError("there is no other agent to send to")
             return known
-        by_id = [one for one in known if one.id == to]
-        found = by_id or [one for one in known if one.name == to]
-        if not found:
-            names = [one.name or one.id for one in known]
+        by_id = [correspondent for correspondent in known if correspondent.id == to]
+        matching = by_id or [correspondent for correspondent in known if correspondent.name == to]
+        if not matching:
+            names = [correspondent.name or correspondent.id for correspondent in known]
             if not names:
                 raise InputError(f"there is no agent {to!r}, nor any other to send to")
             raise InputError(unknown("agent", to, names))
-        return found[:1]
+        return matching[:1]
 
     def _send(self, to: Correspondent, words: Outgoing, key: str) -> Receipt:
         needed = REQUIRED_RELATION.get(words.kind)
@@ -167,25 +167,28 @@ class Post:
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
 
-    def _send_by_socket(self, to: str, words: Outgoing, key: str) -> Receipt:
+    def _send_by_socket(self, to: str, message: Outgoing, key: str) -> Receipt:
         if self.by_socket is None:
             return Receipt(to, "refused", "sockets are not available here")
-        if words.kind != "message":
-            return Receipt(to, "refused", f"a {words.kind} cannot go to another session")
-        return self.by_socket(to.removeprefix(SOCKET), self._written(to, words, key, 0.0))
+        if message.kind != "message":
+            return Receipt(to, "refused", f"a {message.kind} cannot go to another session")
+        return self.by_socket(to.removeprefix(SOCKET), self._written(to, message, key, 0.0))
 
-    def _written(self, to: str, words: Outgoing, key: str, hold: float) -> AgentMessage:
-        gate, now = self._conversation.gate, self._conversation.clock.now()
+    def _written(self, to: str, message: Outgoing, key: str, hold: float) -> AgentMessage:
+        gate = self._conversation.gate
+        now = self._conversation.clock.now()
         # Lone surrogates cannot be stored.
-        text, summary = (one.encode(errors="replace").decode() for one in (words.text, words.summary))
+        text, summary = (
+            field.encode(errors="replace").decode() for field in (message.text, message.summary)
+        )
         return AgentMessage(
             id=sha256(f"{key}\0{to}".encode(errors="replace")).hexdigest()[:16],
             sender=self.address,
             to=to,
             text=gate.text(text) if gate else text,
             summary=gate.text(summary) if gate else summary,
-            kind=words.kind,
-            approve=words.approve,
+            kind=message.kind,
+            approve=message.approve,
             at=now,
             due=now + hold if hold else 0.0,
         )
@@ -198,12 +201,12 @@ class Post:
     def _exchanged(self, to: Correspondent) -> Iterator[object]:
         """Yield the messages to and from an agent since this one last did something else or the user spoke."""
         for item in reversed(self._conversation.transcript.view.items):
-            said = item.said
-            if said.key.startswith(f"{_KEY}{to.id}:"):
-                yield said
-            elif said.role == "user" and is_users(said):
+            record = item.said
+            if record.key.startswith(f"{_KEY}{to.id}:"):
+                yield record
+            elif record.role == "user" and is_users(record):
                 return
-            for block in said.blocks if said.role == "assistant" else ():
+            for block in record.blocks if record.role == "assistant" else ():
                 body = block.body() if block.kind == "tool_use" else None
                 if isinstance(body, ToolUse):
                     if body.name != SendMessageTool.name:
@@ -220,12 +223,12 @@ class Post:
 
     def deliver(self) -> int:
         """Add due messages to the conversation, each exactly once; return how many there were."""
-        found = self._due()
-        for message in found:
+        messages = self._due()
+        for message in messages:
             self._take(message)
-        if found:
-            self._mailbox.acknowledge(found)
-        return len(found)
+        if messages:
+            self._mailbox.acknowledge(messages)
+        return len(messages)
 
     def _due(self) -> list[AgentMessage]:
         """Return the waiting messages that are due; see `due`."""
@@ -238,7 +241,11 @@ class Post:
 
     def _take(self, message: AgentMessage) -> None:
         sender = next(
-            (one for one in self._directory.everyone() if one.id == message.sender),
+            (
+                correspondent
+                for correspondent in self._directory.everyone()
+                if correspondent.id == message.sender
+            ),
             Correspondent(message.sender),
         )
         control = message.kind != "message"
@@ -253,13 +260,14 @@ class Post:
 
 def due(waiting: Sequence[AgentMessage], now: float) -> list[AgentMessage]:
     """Return the messages to deliver now; to keep their order, those after a held one of the same sender wait too."""
-    held, found = set[str](), list[AgentMessage]()
+    held: set[str] = set()
+    messages: list[AgentMessage] = []
     for message in waiting:
         if message.due > now:
             held.add(message.sender)
         if message.sender not in held:
-            found.append(message)
-    return found
+            messages.append(message)
+    return messages
 
 
 def framed(message: AgentMessage, sender: Correspondent) -> str:
@@ -314,15 +322,15 @@ class SendMessageTool(ServiceTool[SendMessageInput, Callable[[], Post | None]]):
         post = self.service()
         if post is None:
             return failed("There is no mail in this session.")
-        said = given.message
-        if isinstance(said, str):
-            words = Outgoing(said, given.summary)
-        elif said.type.endswith("_response") and said.approve is None:
-            return failed(f"A {said.type} needs approve: true or false.")
+        content = given.message
+        if isinstance(content, str):
+            message = Outgoing(content, given.summary)
+        elif content.type.endswith("_response") and content.approve is None:
+            return failed(f"A {content.type} needs approve: true or false.")
         else:
-            words = Outgoing(said.reason, given.summary, said.type, said.approve)
-        receipts = post.send(given.to, words, context.call)
-        refused = all(one.state == "refused" for one in receipts)
-        if words.kind == "shutdown_response" and words.approve and not refused:
+            message = Outgoing(content.reason, given.summary, content.type, content.approve)
+        receipts = post.send(given.to, message, context.call)
+        refused = all(receipt.state == "refused" for receipt in receipts)
+        if message.kind == "shutdown_response" and message.approve and not refused:
             post.leave()
         return ToolOutput("\n".join(map(str, receipts)), is_error=refused)

@@ -57,13 +57,16 @@ class TeamMail:
 
     def everyone(self) -> list[Correspondent]:
         """Return the agents it may send messages to: its leader, the agents it has started, and its peers."""
-        team, parent = self._team, self._team.parent_team
-        known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(team.roster))]
+        team = self._team
+        parent = self._team.parent_team
+        known = [
+            Correspondent(agent.id, agent.started.name, "worker") for agent in reversed(list(team.roster))
+        ]
         if parent is None:
             return known
-        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(parent.roster))]
+        peers = [Correspondent(agent.id, agent.started.name) for agent in reversed(list(parent.roster))]
         leader = Correspondent(parent.address, "leader", "leader")
-        return [leader, *known, *(one for one in peers if one.id != team.owner)]
+        return [leader, *known, *(agent for agent in peers if agent.id != team.owner)]
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """Notify an agent of a message: one that is waiting checks its messages, one that has ended continues."""
@@ -115,7 +118,9 @@ class TeamMail:
             if due(waiting, self._clock.now()):
                 self.wake_or_restart(entry)
             elif waiting:
-                self.hold(entry.id, min(one.due for one in waiting if one.due > self._clock.now()))
+                self.hold(
+                    entry.id, min(message.due for message in waiting if message.due > self._clock.now())
+                )
 
 
 class CommandTasks(Struct, frozen=True):
@@ -125,10 +130,11 @@ class CommandTasks(Struct, frozen=True):
 
     def tasks(self) -> Iterator[Task]:
         """Yield the session's commands; those that were running when an earlier process ended count as failed."""
-        for one in self.processes.tasks():
-            ended = "" if one.code is None else f"exit code {one.code}"
-            progress, state = GONE if one.state == "gone" else ended, STATES[one.state]
-            yield Task(one.id, "command", one.command, state, progress=progress, output=one.path)
+        for task in self.processes.tasks():
+            ended = "" if task.code is None else f"exit code {task.code}"
+            progress = GONE if task.state == "gone" else ended
+            state = STATES[task.state]
+            yield Task(task.id, "command", task.command, state, progress=progress, output=task.path)
 
     def kill(self, task: str) -> None:
         """End a command and everything it started."""
@@ -147,7 +153,9 @@ class AgentTasks(Struct, frozen=True):
             started = entry.started
             name = f"{entry.label}: {started.description}"
             at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
-            progress, usd, output = team.progress(entry), team.usd(entry), team.output(entry)
+            progress = team.progress(entry)
+            usd = team.usd(entry)
+            output = team.output(entry)
             yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
             for below in team.tasks_of(entry.id) or ():
                 yield replace(below, id=f"{entry.id}/{below.id}")
@@ -239,7 +247,8 @@ class Presence:
         self._watching = False
         self._beating = threading.Lock()
         """Held while the task list is updated, so that no update happens after `close`."""
-        tasks, team = assembly.conversation.tasks, assembly.team
+        tasks = assembly.conversation.tasks
+        team = assembly.team
         tasks.sources.append(CommandTasks(assembly.state.processes))
         if team is not None:
             tasks.sources.append(AgentTasks(team))
@@ -280,8 +289,10 @@ class Presence:
 
     def watch(self) -> None:
         """Publish the background tasks to other terminals and accept orders to stop them, if the session is kept."""
-        assembly, team = self._assembly, self._assembly.team
-        runner, mailbox = assembly.conversation.background, assembly.store.mailbox
+        assembly = self._assembly
+        team = self._assembly.team
+        runner = assembly.conversation.background
+        mailbox = assembly.store.mailbox
         files = assembly.home.files
         if self._watching or runner is None or mailbox is None or files is None:
             return

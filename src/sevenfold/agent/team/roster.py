@@ -75,7 +75,8 @@ class AgentEntry(Struct, frozen=True):
 
     def result(self) -> tuple[str, str]:
         """Return its final answer, and a line about how its work ended."""
-        ended, who = self.ended, f"agentId: {self.id}. {self.label}"
+        ended = self.ended
+        who = f"agentId: {self.id}. {self.label}"
         if ended is None:
             return "", f"[{who} was stopped with the program; it goes on when the session does.]"
         cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
@@ -99,10 +100,10 @@ class Roster:
             *log.decisions(AgentEnd),
         ]
         known: set[str] = set()
-        for _, made in sorted(records, key=lambda one: one[0]):
-            if made.owner == owner and made.id not in known:
-                self._take(made)
-            known.add(made.id)
+        for _, record in sorted(records, key=lambda one: one[0]):
+            if record.owner == owner and record.id not in known:
+                self._take(record)
+            known.add(record.id)
         for entry in self:
             self._entries[entry.id] = replace(entry, delivered=self._holds(entry))
 
@@ -115,19 +116,20 @@ class Roster:
 
     def find(self, to: str) -> AgentEntry:
         """Return the agent with this id or name; raises `InputError`, which suggests similar names."""
-        found = self._entries.get(to) or next(
-            (one for one in reversed(self._entries.values()) if one.started.name == to), None
+        entry = self._entries.get(to) or next(
+            (candidate for candidate in reversed(self._entries.values()) if candidate.started.name == to),
+            None,
         )
-        if found is None:
-            names = [one.started.name or one.id for one in self._entries.values()]
+        if entry is None:
+            names = [candidate.started.name or candidate.id for candidate in self._entries.values()]
             raise InputError(
                 unknown("agent", to, names) if names else f"there is no agent {to!r}; none was started"
             )
-        return found
+        return entry
 
     def start(self, work: AgentStart) -> AgentEntry:
         """Record that an agent gets work; raises `InputError` if another working agent has the same name."""
-        working = {one.started.name for one in self if one.ended is None and one.id != work.agent}
+        working = {agent.started.name for agent in self if agent.ended is None and agent.id != work.agent}
         if work.name and work.name in working:
             raise InputError(
                 f"{work.name!r} is the name of an agent that is still working; choose another one"
@@ -146,23 +148,23 @@ class Roster:
         """Mark an agent's result as delivered."""
         self._entries[agent] = replace(self._entries[agent], delivered=True)
 
-    def _record(self, made: _Record) -> AgentEntry:
+    def _record(self, record: _Record) -> AgentEntry:
         with self._conversation.lock:
-            recorded = self._conversation.transcript.decide(replace(made, owner=self._owner))
+            recorded = self._conversation.transcript.decide(replace(record, owner=self._owner))
             return self._take(recorded)
 
-    def _take(self, made: AgentStart | AgentEnd) -> AgentEntry:
-        before = self._entries.get(made.agent)
-        if isinstance(made, AgentStart):
+    def _take(self, decision: AgentStart | AgentEnd) -> AgentEntry:
+        before = self._entries.get(decision.agent)
+        if isinstance(decision, AgentStart):
             # Several agents may have had the same name; it means the last one that got it.
             runs, usd = (before.runs + 1, before.usd) if before else (1, 0.0)
-            entry = AgentEntry(made, runs=runs, usd=usd)
+            entry = AgentEntry(decision, runs=runs, usd=usd)
         elif before is None:
-            raise AssertionError(f"{made.agent} ended without having started")
+            raise AssertionError(f"{decision.agent} ended without having started")
         else:
-            usd = None if before.usd is None or made.usd is None else before.usd + made.usd
-            entry = replace(before, ended=made, usd=usd, delivered=False)
-        self._entries[made.agent] = entry
+            usd = None if before.usd is None or decision.usd is None else before.usd + decision.usd
+            entry = replace(before, ended=decision, usd=usd, delivered=False)
+        self._entries[decision.agent] = entry
         return entry
 
     def _holds(self, entry: AgentEntry) -> bool:

@@ -77,20 +77,20 @@ class MessageSocket:
     def _serve(self) -> None:
         while True:
             try:
-                given, _ = self._listening.accept()
+                connection, _ = self._listening.accept()
             except OSError:
                 return
             # A sender notices a failure by itself, because it gets no receipt.
-            with given, suppress(OSError, msgspec.MsgspecError):
-                given.settimeout(PATIENCE)
-                given.sendall(msgspec.json.encode(self._taken(given)))
+            with connection, suppress(OSError, msgspec.MsgspecError):
+                connection.settimeout(PATIENCE)
+                connection.sendall(msgspec.json.encode(self._taken(connection)))
                 self._arrived()
 
-    def _taken(self, given: socket.socket) -> Receipt:
-        process, user = _peer(given)
+    def _taken(self, connection: socket.socket) -> Receipt:
+        process, user = _peer(connection)
         if user != os.getuid():
             return Receipt("", "refused", "it belongs to another user")
-        envelope = msgspec.json.decode(_all(given), type=Envelope)
+        envelope = msgspec.json.decode(_all(connection), type=Envelope)
         message = envelope.message
         if message.kind != "message" or len(message.text.encode(errors="replace")) > LONGEST:
             return Receipt("", "refused", "only words can be sent this way, and not too many")
@@ -125,17 +125,17 @@ def send(path: str, message: AgentMessage, answer: str = "") -> Receipt:
 def _socket() -> socket.socket:
     if not hasattr(socket, "SO_PEERCRED"):
         raise Refused(NOT_HERE)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(None)
-    return made
+    unix_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    unix_socket.settimeout(None)
+    return unix_socket
 
 
 @contextmanager
 def _connected(path: str) -> Iterator[socket.socket]:
-    with _socket() as made, _short(Path(path)) as name:
-        made.settimeout(PATIENCE)
-        made.connect(name)
-        yield made
+    with _socket() as unix_socket, _short(Path(path)) as name:
+        unix_socket.settimeout(PATIENCE)
+        unix_socket.connect(name)
+        yield unix_socket
 
 
 @contextmanager
@@ -150,8 +150,8 @@ def _short(path: Path) -> Iterator[str]:
 
 def _peer(there: socket.socket) -> tuple[int, int]:
     """Return the process id and user id of the other end."""
-    found = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    process, user, _ = _CREDENTIALS.unpack(found)
+    credentials = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(credentials)
     return process, user
 
 
@@ -166,9 +166,9 @@ def _listener(path: str) -> tuple[int, int] | None:
 
 def _all(there: socket.socket) -> bytes:
     """Read everything the other end sends; raises `OSError` if it is too much."""
-    found = bytearray()
+    received = bytearray()
     while chunk := there.recv(65536):
-        found += chunk
-        if len(found) > _MOST:
+        received += chunk
+        if len(received) > _MOST:
             raise OSError("it says too much")
-    return bytes(found)
+    return bytes(received)

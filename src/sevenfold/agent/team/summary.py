@@ -66,13 +66,18 @@ class ProgressLine:
 
     def request_if_due(self, c: Conversation, run: Callable[..., None]) -> None:
         """Request a line if 30 s have passed and there are new records; ``run`` runs a flow in the background."""
-        now, tip = self._clock.now(), c.transcript.view.tip
+        now = self._clock.now()
+        tip = c.transcript.view.tip
         if self._settled or self._under_way or self._tip == tip or now - self._asked < EVERY:
             return
-        self._asked, self._tip, self._under_way = now, tip, (over := Signal())
+        self._asked = now
+        self._tip = tip
+        over = Signal()
+        self._under_way = over
 
         def done(came: str | Exception) -> None:
-            self._line, self._under_way = "" if isinstance(came, Exception) else came, None
+            self._line = "" if isinstance(came, Exception) else came
+            self._under_way = None
             over.happen()
 
         run(unguarded(locked(write_line(c), c.lock)), done)
@@ -89,7 +94,8 @@ def write_line(c: Conversation) -> Flow[str]:
     recent = _recent(c)
     model = c.profile.companion(c.settings.summary_model) or c.profile
     tokens = c.size().tokens
-    here, there = c.profile.price(tokens), model.price(0)
+    here = c.profile.price(tokens)
+    there = model.price(0)
     if here is not None and there is not None and tokens * here.read < c.count(recent) * there.input:
         asked = fork(c, SOURCE)
         asked.user(AskProgress().render())
@@ -106,9 +112,9 @@ def _recent(c: Conversation) -> str:
     parts = []
     for item in tuple(c.transcript.view.items[-FEW:]):
         for block in item.said.blocks:
-            words = block.raw.decode(errors="replace") if block.kind == "tool_use" else words_of(block)
-            if words:
-                parts.append(f"{item.said.role}: {words[:LONGEST_PIECE]}")
+            text = block.raw.decode(errors="replace") if block.kind == "tool_use" else words_of(block)
+            if text:
+                parts.append(f"{item.said.role}: {text[:LONGEST_PIECE]}")
     return "\n".join(parts)
 
 
@@ -135,17 +141,17 @@ def _doing() -> dict[str, tuple[str, str]]:
 
 def _in_words(call: ToolUse) -> str:
     doing, field = _doing().get(call.name, (f"Using the tool {call.name}", ""))
-    given = str(read_fields(call.input).get(field, "")) if field else ""
-    return f"{doing} {_named(field, given)}".strip()
+    argument = str(read_fields(call.input).get(field, "")) if field else ""
+    return f"{doing} {_named(field, argument)}".strip()
 
 
-def _named(field: str, given: str) -> str:
+def _named(field: str, argument: str) -> str:
     """Return one word for what a tool is used on: a file's name, the host of a URL, or the first word."""
-    words = given.split()
-    if not words:
+    parts = argument.split()
+    if not parts:
         return ""
     if field == "path":
-        return PurePath(given).name[:LONGEST_NAME]
+        return PurePath(argument).name[:LONGEST_NAME]
     if field == "url":
-        return (urlsplit(given).hostname or given)[:LONGEST_NAME]
-    return words[0][:LONGEST_NAME]
+        return (urlsplit(argument).hostname or argument)[:LONGEST_NAME]
+    return parts[0][:LONGEST_NAME]

@@ -146,7 +146,7 @@ class Team:
         # No lock, or it could deadlock: the loop calls this under the conversation's, which `_ended` takes under ours.
         costs = [self._parent.conversation.account.usd]
         costs += [self._cost(live, entry) for entry, live in self._at_work() if entry.ended is None]
-        return None if None in costs else sum(one for one in costs if one is not None)
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
 
     @property
     def working(self) -> int:
@@ -169,7 +169,7 @@ class Team:
 
     def states(self) -> Iterator[State]:
         """Yield a list of agents that are working or have a pending result, to restore after a compaction."""
-        lines = [self._line(one) for one in self.roster if one.ended is None or one.pending]
+        lines = [self._line(entry) for entry in self.roster if entry.ended is None or entry.pending]
         if lines:
             yield State(STILL_THERE, "\n".join(reversed(lines)))
 
@@ -187,7 +187,7 @@ class Team:
 
     # -- starting -------------------------------------------------------------------------------
 
-    def start(self, given: AgentInput, call: str) -> AgentEntry:
+    def start(self, task: AgentInput, call: str) -> AgentEntry:
         """Add an agent to the roster for a tool call, without running it; the same call always gives the same agent.
 
         Raises `InputError` or `Refused`; the message says what to do instead.
@@ -196,24 +196,24 @@ class Team:
             agent = agent_id(self._parent.store.name, self.owner, call)
             if (known := self.roster.get(agent)) is not None:
                 return known
-            definition = self._definition(given.subagent_type or GENERAL)
-            if given.name:
-                check_agent_name(given.name)
-            fork, because = self._is_fork(definition, given)
+            definition = self._definition(task.subagent_type or GENERAL)
+            if task.name:
+                check_agent_name(task.name)
+            fork, because = self._is_fork(definition, task)
             self._check_room()
-            model = model_for(self._parent, given.model or definition.model)
+            model = model_for(self._parent, task.model or definition.model)
             work = AgentStart(
                 agent=agent,
-                name=given.name,
+                name=task.name,
                 agent_type=definition.name,
                 call=call,
-                description=given.description,
-                prompt=given.prompt,
+                description=task.description,
+                prompt=task.prompt,
                 model=self._parent.model if fork else model,
                 fork=fork,
-                background=given.run_in_background or definition.background,
+                background=task.run_in_background or definition.background,
                 because=because,
-                worktree=self._worktree(agent, given.isolation or definition.isolation),
+                worktree=self._worktree(agent, task.isolation or definition.isolation),
             )
             return self._record(work)
 
@@ -231,19 +231,19 @@ class Team:
             for number, (prompt, call) in enumerate(zip(prompts, self._mapped_calls(prompts), strict=True))
         ]
         done = yield from Gather(works, self._parent.store.settings.current().agents_at_once)
-        return [one.ended for one in done if one.ended is not None]
+        return [entry.ended for entry in done if entry.ended is not None]
 
     def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
         """Return a call id for each of these tasks, specific to this point of the conversation."""
-        place = self._parent.conversation.transcript.view.tip
-        tasks = [f"{place} {number} {prompt}" for number, prompt in enumerate(prompts)]
+        tip = self._parent.conversation.transcript.view.tip
+        tasks = [f"{tip} {number} {prompt}" for number, prompt in enumerate(prompts)]
         return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
 
     def _mapped(
         self, prompt: str, kind: str, call: str, progress: Callable[[str], None] | None
     ) -> Flow[AgentEntry]:
-        given = AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind)
-        return (yield from self.work(self.start(given, call), progress))
+        task = AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind)
+        return (yield from self.work(self.start(task, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
         """Record new background work for an agent that has ended; run it with `launch`."""
@@ -260,16 +260,16 @@ class Team:
 
     def _definition(self, kind: str) -> AgentDefinition:
         above = self._parent.descent.definitions if self._parent.descent else ()
-        limits = [one.agents for one in above if one.agents is not None]
+        limits = [limited.agents for limited in above if limited.agents is not None]
         known = [name for name in self.definitions if all(name in limit for limit in limits)]
         if kind not in known:
             raise InputError(unknown("type of agent", kind, known))
         return self.definitions[kind]
 
-    def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
+    def _is_fork(self, definition: AgentDefinition, task: AgentInput) -> tuple[bool, str]:
         """Return whether the agent is a fork of this conversation, and why."""
         if definition.fork is None:
-            return cheaper_as_fork(self._parent, model_for(self._parent, given.model or definition.model))
+            return cheaper_as_fork(self._parent, model_for(self._parent, task.model or definition.model))
         if not definition.fork:
             return False, "its definition says so"
         if in_agents_fork(self._parent.store.log):
@@ -277,7 +277,7 @@ class Team:
                 "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
                 "prompt."
             )
-        if given.model and model_for(self._parent, given.model) != self._parent.model:
+        if task.model and model_for(self._parent, task.model) != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
 
@@ -377,11 +377,11 @@ class Team:
 
     def _wait_for_cache(self, child: Assembly) -> Flow[Signal]:
         """Let the first of several forks write their shared prefix to the cache; the others wait, then read it."""
-        place = child.conversation.transcript.view.tip or ""
+        tip = child.conversation.transcript.view.tip or ""
         with self._lock:
-            ahead = self._warm.get(place)
+            ahead = self._warm.get(tip)
             if ahead is None:
-                self._warm[place] = warm = Signal()
+                self._warm[tip] = warm = Signal()
                 return warm
         yield from Wait(ahead, WARMING)
         return ahead
@@ -503,10 +503,10 @@ class Team:
         """Wait for background agents; True on a result, a message or ``otherwise()``, False if none is working."""
         while True:
             news = self._news
-            pending = any(one.pending and one.started.background for one in self.roster)
+            pending = any(entry.pending and entry.started.background for entry in self.roster)
             if pending or otherwise() or (self.post is not None and self.post.waiting):
                 return True
-            if not any(one.id in self._workers and one.started.background for one in self.roster):
+            if not any(entry.id in self._workers and entry.started.background for entry in self.roster):
                 return False
             yield from Wait(news, LONGEST_WAIT)
 

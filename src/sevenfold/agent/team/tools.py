@@ -121,6 +121,6 @@ class ProgressSink:
     def put(self, event: AgentEvent) -> None:
         """Report a line for each tool call."""
         if isinstance(event, ToolBegan):
-            given = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((one for one in given.values() if isinstance(one, str)), "")
+            arguments = event.call.input if isinstance(event.call.input, Mapping) else {}
+            about = next((argument for argument in arguments.values() if isinstance(argument, str)), "")
             self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
