@@ -74,7 +74,8 @@ class AsyncSession(SessionBase):
         hooks: AsyncHookRunner | None = None,
         wire: str | None = None,
     ) -> None:
-        self._session, self.conversation = session, session.conversation
+        self._session = session
+        self.conversation = session.conversation
         self._given = client
         self._wire = wire
         self._provider = provider_for(session.conversation.profile.model, client, wire)
@@ -102,7 +103,8 @@ class AsyncSession(SessionBase):
     async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
         options = checked(options, OpenOptions, awaits=True)
         check_name(model, "model")
-        client, hooks = options.pop("client", None), options.pop("hooks", None)
+        client = options.pop("client", None)
+        hooks = options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
         if client is not None and isinstance(asked := async_client_of(client, wire), Lister):
             options["client"] = ListingClient(asked)

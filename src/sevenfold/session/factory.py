@@ -104,20 +104,21 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
         raise InputError(
             f"{kind!r} is not a kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
         )
-    made = dict(from_function(schema))
-    if made.get("type") in (None, "custom"):
-        if isinstance(made.get("custom"), Mapping):
+    definition = dict(from_function(schema))
+    if definition.get("type") in (None, "custom"):
+        if isinstance(definition.get("custom"), Mapping):
+            name = definition["custom"].get("name")
             raise InputError(
-                f"the tool {made['custom'].get('name')!r} takes plain text; give a function with a schema of its input"
+                f"the tool {name!r} takes plain text; give a function with a schema of its input"
             )
-        made.setdefault("input_schema", {"type": "object", "properties": {}})
-        if not isinstance(made["input_schema"], Mapping):
-            raise InputError(f"the input_schema of the tool {made.get('name')!r} has to be a mapping")
-        if isinstance(name := made.get("name"), str) and not _TOOL_NAME.fullmatch(name):
+        definition.setdefault("input_schema", {"type": "object", "properties": {}})
+        if not isinstance(definition["input_schema"], Mapping):
+            raise InputError(f"the input_schema of the tool {definition.get('name')!r} has to be a mapping")
+        if isinstance(name := definition.get("name"), str) and not _TOOL_NAME.fullmatch(name):
             raise InputError(
                 f"{name!r} is not a valid tool name: providers take 1 to 128 letters, digits, _ and -"
             )
-    return Tool(made, kind)
+    return Tool(definition, kind)
 
 
 class Options(TypedDict, total=False):
@@ -259,8 +260,11 @@ class SessionParts(Struct, frozen=True):
 
 def on_disk(name: str, options: OpenOptions) -> SessionParts:
     """Open the parts of a session in the user's home, in a file, or in a store of the caller's choice."""
-    folder, file, store = options.get("folder"), options.get("file"), options.get("store")
-    settings, branch = options.get("settings", {}), options.get("branch")
+    folder = options.get("folder")
+    file = options.get("file")
+    chosen = options.get("store")
+    branch = options.get("branch")
+    settings = options.get("settings", {})
     check_name(name, "name")
     if branch is not None:
         check_name(branch, "branch")
@@ -268,20 +272,21 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
         _must_be_transcript(Path(file))
     project = Path(folder) if folder is not None else Path.cwd()
     source = FileSource(project, settings) if isinstance(settings, Mapping) else settings
-    if file is not None and store is not None:
+    if file is not None and chosen is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
-    home, sync = user_home(), Sync(source.current().fsync)
-    place: ports.Store
-    if store is not None:
-        place = open_store(store, sync=sync)
+    home = user_home()
+    sync = Sync(source.current().fsync)
+    store: ports.Store
+    if chosen is not None:
+        store = open_store(chosen, sync=sync)
     elif file is not None:
-        place = FileStore(Path(file), home.project(project), sync=sync, user_memory=home.memory)
+        store = FileStore(Path(file), home.project(project), sync=sync, user_memory=home.memory)
     else:
-        place = JsonlStore(home.project(project).folder, sync=sync, user_memory=home.memory)
+        store = JsonlStore(home.project(project).folder, sync=sync, user_memory=home.memory)
     # A store that the caller made is the caller's to close.
-    release = place.close if place is not store else _nothing
+    release = store.close if store is not chosen else _nothing
     try:
-        parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
+        parts = _opened(store, name, source, branch, options.get("lock_wait", 0.0))
     except BaseException:
         release()
         raise
@@ -289,48 +294,49 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
 
 
 def _opened(
-    place: ports.Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
+    store: ports.Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
 ) -> SessionParts:
     """Open the parts of a session in a store, or of one of its branches."""
-    log = place.open(name, wait=wait) if branch is None else place.branch(name, branch, wait=wait)
+    log = store.open(name, wait=wait) if branch is None else store.branch(name, branch, wait=wait)
     try:
-        return _parts(place.fenced(log), log, name, branch or "", source)
+        return _parts(store.fenced(log), log, name, branch or "", source)
     except BaseException:
         log.close()
         raise
 
 
-def _parts(place: ports.Store, log: ports.Log, name: str, branch: str, source: Source) -> SessionParts:
+def _parts(store: ports.Store, log: ports.Log, name: str, branch: str, source: Source) -> SessionParts:
     """The parts of a session, or of a branch, whose log is open."""
-    now, results = source.current(), place.results(name)
+    settings = source.current()
+    results = store.results(name)
     recall = SessionRecall(
         log,
-        place.recall_index(name, branch),
+        store.recall_index(name, branch),
         results,
-        masks=now.redaction == "gate",
-        vectors=now.recall_vectors,
+        masks=settings.redaction == "gate",
+        vectors=settings.recall_vectors,
     )
     return SessionParts(
         name=name,
         log=log,
         results=results,
         settings=source,
-        notes=place.notes(name, branch),
+        notes=store.notes(name, branch),
         recall=recall,
         branch=branch,
-        path=str(place.transcript(name) or ""),
-        memory=place.memory(),
-        user_memory=place.user_memory(),
-        store=place,
-        mailbox=place.mailbox(),
+        path=str(store.transcript(name) or ""),
+        memory=store.memory(),
+        user_memory=store.user_memory(),
+        store=store,
+        mailbox=store.mailbox(),
     )
 
 
 def _must_be_transcript(file: Path) -> None:
     """Raise `TranscriptError` if the file has content but no record, because the session would append to it."""
     try:
-        with file.open("rb") as given:
-            lines = given.read(_LOOKED_THROUGH).splitlines()
+        with file.open("rb") as opened:
+            lines = opened.read(_LOOKED_THROUGH).splitlines()
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
@@ -348,9 +354,9 @@ def in_memory(
     check_name(name, "name")
     source = settings
     if source is None or isinstance(source, Mapping):
-        found = load(folder or Path.cwd(), source or {})
-        warn_ignored(found)
-        source = found.settings
+        loaded = load(folder or Path.cwd(), source or {})
+        warn_ignored(loaded)
+        source = loaded.settings
     return _opened(MemoryStore(), name, source)
 
 
@@ -374,8 +380,8 @@ def conversation(
 def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memory:
     """The memory of the project in a folder (default: the working directory), or with ``user`` the user's memory."""
     home = user_home()
-    place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
-    return memory_in(FileFolder(place), SystemClock())
+    path = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
+    return memory_in(FileFolder(path), SystemClock())
 
 
 def memory_in(folder: ports.Folder, clock: ports.Clock) -> Memory:
@@ -388,8 +394,8 @@ def memory_in(folder: ports.Folder, clock: ports.Clock) -> Memory:
 
 
 def _secret_in(content: bytes) -> str:
-    found = find(content.decode(errors="replace"))
-    return f"it holds a secret ({found[0].kind})" if found else ""
+    secrets = find(content.decode(errors="replace"))
+    return f"it holds a secret ({secrets[0].kind})" if secrets else ""
 
 
 def _is_there(folder: Path, claim: str) -> bool:
@@ -411,12 +417,12 @@ def known_secrets(store: SessionParts, client: object = None) -> set[str]:
     """Values that the gate masks wherever they occur: from the environment, `.env` files and the client's key."""
     if store.settings.current().redaction != "gate":
         return set()
-    found = secret_values(os.environ)
+    secrets = secret_values(os.environ)
     for name in ENV_FILES:
         with suppress(OSError, UnicodeDecodeError):
-            found |= secret_values(assignments((Path(store.cwd) / name).read_text(encoding="utf-8")))
+            secrets |= secret_values(assignments((Path(store.cwd) / name).read_text(encoding="utf-8")))
     key = getattr(client, "api_key", None)
-    return found | {key} if isinstance(key, str) else found
+    return secrets | {key} if isinstance(key, str) else secrets
 
 
 def read_text(path: str) -> str:
@@ -440,8 +446,8 @@ def _conversation(
     store: SessionParts, model: str, options: Options, profile: Profile, frame: Frame | None
 ) -> Conversation:
     clock = options.get("clock") or SystemClock()
-    place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
-    transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
+    origin = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
+    transcript = Transcript(store.log, origin, clock=clock, ids=options.get("ids") or RandomIds())
     provider = provider_for(model, options.get("client"), options.get("wire"))
     profile = profile_through(provider, profile)
     folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
@@ -471,7 +477,7 @@ def _conversation(
         ladder = Ladder(named_layers.resolved(layers))
     elif added := store.settings.current().layer_plugins:
         ladder = Ladder([*named_layers.resolved(added, where="the setting layer_plugins"), *ladder.layers])
-    made = Conversation(
+    conversation = Conversation(
         transcript,
         _request_options(profile, options),
         profile,
@@ -480,14 +486,14 @@ def _conversation(
         frame,
     )
     if store.branch and not store.fresh:
-        begin_branch(made, store.branch)
-    return made
+        begin_branch(conversation, store.branch)
+    return conversation
 
 
 def _request_options(profile: Profile, options: Options) -> RequestOptions:
-    tools = [_described(one, place) for place, one in enumerate(options.get("tools", ()))]
-    given = options.get("system", ())
-    system = given if isinstance(given, SystemPrompt) else _system(given)
+    tools = [_described(tool, index) for index, tool in enumerate(options.get("tools", ()))]
+    prompt = options.get("system", ())
+    system = prompt if isinstance(prompt, SystemPrompt) else _system(prompt)
     fields = dict(options.get("fields", {}))
     if "thinking" in options:
         fields["thinking"] = options["thinking"]
@@ -496,8 +502,8 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         profile.model,
         options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
         system,
-        tuple(one.schema for one in tools),
-        {str(one.schema.get("name", "")): one.kind for one in tools},
+        tuple(tool.schema for tool in tools),
+        {str(tool.schema.get("name", "")): tool.kind for tool in tools},
         fields,
         tuple(options.get("betas", ())),
         Lifetimes(lifetime, lifetime) if lifetime else None,
@@ -514,29 +520,31 @@ def reaches_provider(client: object, profile: Profile) -> bool:
     return str(address or "").rstrip("/") == OWN_ADDRESSES.get(profile.provider)
 
 
-def _described(given: object, place: int) -> Tool:
-    match given:
+def _described(definition: object, index: int) -> Tool:
+    match definition:
         case Tool():
-            return given
+            return definition
         case Mapping():
-            return tool(given)
+            return tool(definition)
         case _:
             raise InputError(
-                f"tools[{place}] is a {type(given).__name__}; give a mapping with a name, a description and a schema, "
-                "or what tool() makes of it. Functions are for an Agent"
+                f"tools[{index}] is a {type(definition).__name__}; give a mapping with a name, a description and a "
+                "schema, or what tool() makes of it. Functions are for an Agent"
             )
 
 
-def _system(given: object) -> tuple[bytes, ...]:
+def _system(prompt: object) -> tuple[bytes, ...]:
     """Convert texts, or text blocks, to the system prompt's blocks, without the caller's cache markers."""
-    parts = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
-    found: list[str] = []
-    for place, part in enumerate(parts):
-        words = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
-        if not isinstance(words, str):
-            raise InputError(f"system[{place}] is a {type(part).__name__}; give a text, or several")
-        found.append(words)
-    return tuple(blocks.text(words).raw for words in found if words.strip())
+    parts = (
+        [prompt] if isinstance(prompt, str | Mapping) or not isinstance(prompt, Iterable) else list(prompt)
+    )
+    texts: list[str] = []
+    for index, part in enumerate(parts):
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
+        if not isinstance(text, str):
+            raise InputError(f"system[{index}] is a {type(part).__name__}; give a text, or several")
+        texts.append(text)
+    return tuple(blocks.text(text).raw for text in texts if text.strip())
 
 
 def _sinks(store: SessionParts) -> list[Listener]:

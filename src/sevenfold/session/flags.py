@@ -91,7 +91,8 @@ class FlagSource:
                 self._start(self._read_and_release)
             except RuntimeError:  # no thread could be started, so keep using the last copy
                 self._reading.release()
-        base, flags = self._base.current(), self.flags
+        base = self._base.current()
+        flags = self.flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
             self._settings, complaints = overlaid(base, flags, dict.fromkeys(flags, "flag"))
             self._made_of = (base, flags)
@@ -135,37 +136,40 @@ class FlagSource:
     def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:
         """The value of a flag, by setting; empty if the flag does not exist or equals the setting."""
         unset: Any = "" if setting.kind == "text" else _UNSET
-        key, default = PREFIX + setting.name, unset if value is None else value
-        found = self._details(setting, key, default)
-        said = tuple(found.value) if isinstance(found.value, list) else found.value
-        if found.error_code == "FLAG_NOT_FOUND" or (not found.error_code and said == default):
+        key = PREFIX + setting.name
+        default = unset if value is None else value
+        details = self._details(setting, key, default)
+        flag_value = tuple(details.value) if isinstance(details.value, list) else details.value
+        if details.error_code == "FLAG_NOT_FOUND" or (not details.error_code and flag_value == default):
             return {}
-        if found.error_code:
-            why = found.error_message or found.error_code
+        if details.error_code:
+            why = details.error_message or details.error_code
             raise SettingError(f"flag {key}: cannot be used ({why}); it takes {setting.allowed}")
-        return {setting.name: checked(setting.name, found.value, f"flag {key}")}
+        return {setting.name: checked(setting.name, details.value, f"flag {key}")}
 
     def _details(self, setting: Setting, key: str, default: Any) -> FlagEvaluationDetails[Any]:
-        client, context = self._client, self._context
+        client = self._client
+        context = self._context
         match setting.kind:
             case "switch":
                 return client.get_boolean_details(key, default, context)
             case "whole number":
                 return client.get_integer_details(key, default, context)
             case "number":
-                found = client.get_float_details(key, float(default), context)
+                details = client.get_float_details(key, float(default), context)
                 # A provider that reads JSON treats 5 as a whole number.
-                return client.get_integer_details(key, default, context) if found.error_code else found
+                return client.get_integer_details(key, default, context) if details.error_code else details
             case "table" | "list":
                 # Flags use lists where settings use tuples.
-                given = list(default) if setting.kind == "list" else default
-                return client.get_object_details(key, given, context)
+                plain = list(default) if setting.kind == "list" else default
+                return client.get_object_details(key, plain, context)
         return client.get_string_details(key, default, context)
 
     def _tell_new(self, problems: Iterable[str]) -> None:
         """Report problems that were not already reported for the previous read."""
-        told, self._told = self._told, frozenset(problems)
-        self._tell(sorted(self._told - told))
+        before = self._told
+        self._told = frozenset(problems)
+        self._tell(sorted(self._told - before))
 
     def _tell(self, problems: Iterable[str]) -> None:
         if self._report:

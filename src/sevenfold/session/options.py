@@ -25,7 +25,7 @@ Needed = str | Callable[[], str]
 
 
 def checked(
-    given: Checked,
+    options: Checked,
     known: type[Any],
     *,
     awaits: bool = False,
@@ -37,24 +37,26 @@ def checked(
     """
     tests = {**_FITTING, **fitting}
     # An iterator would be exhausted by the check.
-    kept = {name: tuple(one) if isinstance(one, Iterator) else one for name, one in given.items()}
-    for name, value in kept.items():
+    values = {
+        name: tuple(value) if isinstance(value, Iterator) else value for name, value in options.items()
+    }
+    for name, value in values.items():
         if name not in known.__annotations__:
             raise InputError(unknown("option", name, known.__annotations__))
         if value is not None and name in tests and not tests[name][0](value):
             what = tests[name][1]
             needed = what() if callable(what) else what
             raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
-    chosen = kept.get("hooks")
+    chosen = values.get("hooks")
     if chosen is not None and not _fires(chosen, awaits=awaits):
         raise InputError(f"hooks is {_shown(chosen)}; it has to be a sevenfold.{'Async' * awaits}Hooks")
-    return cast(Checked, {name: value for name, value in kept.items() if value is not None})
+    return cast(Checked, {name: value for name, value in values.items() if value is not None})
 
 
-def check_name(given: object, what: str) -> None:
+def check_name(name: object, what: str) -> None:
     """Raise `InputError` unless the value is a string that can be a name."""
-    if not (isinstance(given, str) and given.strip() and given.encode(errors="replace").decode() == given):
-        raise InputError(f"{what} is {_shown(given)}; it has to be a text with at least one character")
+    if not (isinstance(name, str) and name.strip() and name.encode(errors="replace").decode() == name):
+        raise InputError(f"{what} is {_shown(name)}; it has to be a text with at least one character")
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
@@ -96,8 +98,8 @@ def _having(*names: str) -> Fits:
 
 
 def _shown(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 60 else f"a {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
 
 
 _MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")

@@ -32,23 +32,23 @@ ACCEPTED = (
 NOTHING_WHOLE = "nothing of this answer is whole, so there is nothing to keep; prepare another request"
 
 
-def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
+def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
     """Read the answer to the request ``asked`` from what a client returned; raises `InputError` if it has none.
 
     A ``partial`` answer may have no blocks, if none was complete.
     """
-    if isinstance(given, Reply | Answer):
-        reply = given if isinstance(given, Reply) else Reply(given)
+    if isinstance(returned, Reply | Answer):
+        reply = returned if isinstance(returned, Reply) else Reply(returned)
         return _partial(reply) if partial else reply
-    came = _final(given)
+    final = _final(returned)
     try:
-        if _is_list(came):
-            events = [_json(one) for one in came]
+        if _is_list(final):
+            events = [_json(event) for event in final]
             if not events:
-                kind = type(came).__name__
+                kind = type(final).__name__
                 raise InputError(f"a {kind} is no answer when it is empty, or was read already; {ACCEPTED}")
             return _from_events(events, partial, asked)
-        reply = _from_body(_json(came), asked, getattr(came, "_request_id", None))
+        reply = _from_body(_json(final), asked, getattr(final, "_request_id", None))
     except ErrorAnswer as error:
         raise InputError(f"this is an error, not an answer ({error}); give it to failed()") from None
     except (MalformedAnswer, msgspec.DecodeError) as error:
@@ -58,38 +58,38 @@ def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
     return _partial(reply) if partial else reply
 
 
-async def settled(given: Any) -> Any:
+async def settled(returned: Any) -> Any:
     """Wait for an async stream and return its events or its final answer; anything else is returned unchanged."""
-    if hasattr(given, "__aiter__") and not any(hasattr(given, name) for name in FINALS):
-        return [one async for one in given]
-    found = _final(given)
-    return await found if inspect.isawaitable(found) else found
+    if hasattr(returned, "__aiter__") and not any(hasattr(returned, name) for name in FINALS):
+        return [event async for event in returned]
+    final = _final(returned)
+    return await final if inspect.isawaitable(final) else final
 
 
-def _final(given: Any) -> Any:
-    finals = (getattr(given, name, None) for name in FINALS)
+def _final(returned: Any) -> Any:
+    finals = (getattr(returned, name, None) for name in FINALS)
     final = next(filter(callable, finals), None)
-    return given if final is None else final()
+    return returned if final is None else final()
 
 
-def _is_list(came: Any) -> bool:
-    single = isinstance(came, str | bytes | bytearray | Mapping) or hasattr(came, "to_dict")
-    return isinstance(came, Iterable) and not single
+def _is_list(answer: Any) -> bool:
+    single = isinstance(answer, str | bytes | bytearray | Mapping) or hasattr(answer, "to_dict")
+    return isinstance(answer, Iterable) and not single
 
 
-def _json(came: Any) -> bytes:
-    match came:
+def _json(answer: Any) -> bytes:
+    match answer:
         case bytes() | bytearray():
-            return bytes(came)
+            return bytes(answer)
         case str():
-            return came.encode()
+            return answer.encode()
         case Mapping():
-            return encode_json(came)
+            return encode_json(answer)
     try:
         # Leave out fields the provider did not send: adding them as nulls would change what is sent back.
-        return encode_json(came.to_dict(mode="json", exclude_unset=True))
+        return encode_json(answer.to_dict(mode="json", exclude_unset=True))
     except (AttributeError, TypeError):
-        raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}") from None
+        raise InputError(f"a {type(answer).__name__} is no answer; {ACCEPTED}") from None
 
 
 def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:
@@ -127,10 +127,10 @@ def _claiming(fields: Fields, *, event: bool) -> Provider:
 
 def _partial(reply: Reply) -> Reply:
     """Keep only the complete blocks of an answer that broke off; unfinished text counts as complete."""
-    found = reply.answer.blocks
-    if reply.answer.stop_reason is None and found and found[-1].kind != "text":
-        found = found[:-1]
-    return _spoken(replace(reply, answer=replace(reply.answer, blocks=found)))
+    content = reply.answer.blocks
+    if reply.answer.stop_reason is None and content and content[-1].kind != "text":
+        content = content[:-1]
+    return _spoken(replace(reply, answer=replace(reply.answer, blocks=content)))
 
 
 def _spoken(reply: Reply) -> Reply:

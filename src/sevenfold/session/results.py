@@ -112,7 +112,8 @@ class Wishes(TypedDict, total=False):
 
 def explained(past: Past) -> Explanation:
     """The explanation of a past request, from its record."""
-    why, usage = past.record.why, past.usage
+    why = past.record.why
+    usage = past.usage
     return Explanation(
         past.record.number,
         past.record.source,

@@ -70,8 +70,8 @@ class SessionBase:
     @property
     def health(self) -> Health:
         """How the session is doing with its window and memory: compactions, failures, cached and corrected shares."""
-        found = self.conversation.state(Compactor).health
-        return replace(found, corrected_share=self.memory.corrected_share()) if self.memory else found
+        health = self.conversation.state(Compactor).health
+        return replace(health, corrected_share=self.memory.corrected_share()) if self.memory else health
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener``, a plain function, with every event from now on; it may veto proposals."""
@@ -167,8 +167,9 @@ class Session(SessionBase):
     def _of(cls, store: SessionParts, model: str, options: Options) -> Self:
         conversation = opened.conversation(store, model, options)
         try:
-            given = options.get("client")
-            client = None if isinstance(given, ListingClient) else given
+            client = options.get("client")
+            if isinstance(client, ListingClient):
+                client = None  # it only lists models
             return cls(conversation, store, client, options.get("hooks"), options.get("wire"))
         except BaseException:
             conversation.close()
@@ -361,10 +362,10 @@ class Session(SessionBase):
         for ending in self.conversation.endings:
             ending.hurry()
 
-    def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
+    def own_fields(self, fields: RequestFields) -> Mapping[str, bytes]:
         """The fields of a single request, checked and encoded."""
         c = self.conversation
-        return request_fields(checked(given, RequestFields), c.epoch.frame, c.profile) if given else {}
+        return request_fields(checked(fields, RequestFields), c.epoch.frame, c.profile) if fields else {}
 
     def _run(self, flow: Flow[R]) -> R:
         """Run a flow that may ask a model, without creating a client for it."""

@@ -69,9 +69,9 @@ def result_name(path: str, folder: str) -> str:
 
     The parent folders may have moved since the path was recorded, so they are not compared.
     """
-    given = PurePath(path)
-    plain = "\0" not in path and given.parent.name == folder and ".." not in given.parts
-    return given.name if plain and not is_temporary(Path(given.name)) else ""
+    named = PurePath(path)
+    plain = "\0" not in path and named.parent.name == folder and ".." not in named.parts
+    return named.name if plain and not is_temporary(Path(named.name)) else ""
 
 
 def missing_result(path: str) -> errors.ResultMissing:

@@ -82,17 +82,18 @@ class FileFolder:
     def names(self, below: str = "") -> Sequence[str]:
         """Return the names of the files below a subfolder, at any depth; hidden folders are skipped."""
         top = self._path(below) if below else self._folder
-        found: list[str] = []
+        names: list[str] = []
         for folder, folders, files in os.walk(top):
             here = Path(folder)
             folders[:] = [
-                one for one in folders if not one.startswith(".") and not (here / one).is_symlink()
+                name for name in folders if not name.startswith(".") and not (here / name).is_symlink()
             ]
-            regular = (
-                here / one for one in files if (here / one).is_file() and not (here / one).is_symlink()
-            )
-            found += (one.relative_to(self._folder).as_posix() for one in regular if not is_temporary(one))
-        return sorted(found)
+            paths = [here / name for name in files]
+            regular = [path for path in paths if path.is_file() and not path.is_symlink()]
+            names += [
+                path.relative_to(self._folder).as_posix() for path in regular if not is_temporary(path)
+            ]
+        return sorted(names)
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
         """Return a file's content, or None if it is missing or larger than ``most`` bytes."""
@@ -232,7 +233,8 @@ class ConsolidateLock:
     def take(self, now: float) -> bool:
         """Try to acquire the lock; False if another process is consolidating."""
         with self._folder.lock(wait=SECONDS_TO_WAIT):
-            owner, time = self._owner(), self._time()
+            owner = self._owner()
+            time = self._time()
             if owner is not None and time is not None:
                 alive = owner[1] == process_start_time(owner[0])
                 # A heartbeat far in the future dates from before the clock was set back, so it counts as old.
@@ -266,7 +268,9 @@ class ConsolidateLock:
             owner = self._owner()
             if not self._is_held() or owner is None:
                 return
-            self._held, time = b"", owner[2] if time is None else time
+            self._held = b""
+            if time is None:
+                time = owner[2]
             if time is None:
                 self._folder.remove(DREAM_LOCK)
             else:
@@ -311,7 +315,8 @@ class MemoryDreamLock:
 
     def take(self, now: float) -> bool:
         """Try to acquire the lock; False if another thread is consolidating."""
-        taken, self._held = not self._held, True
+        taken = not self._held
+        self._held = True
         return taken
 
     def beat(self, now: float) -> bool:
@@ -320,7 +325,8 @@ class MemoryDreamLock:
 
     def finish(self, now: float) -> None:
         """Release the lock and record ``now`` as the time of the last consolidation."""
-        self._last, self._held = now, False
+        self._last = now
+        self._held = False
 
     def fail(self) -> None:
         """Release the lock and leave the time of the last consolidation unchanged."""

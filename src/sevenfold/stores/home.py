@@ -127,8 +127,8 @@ class SessionFiles(Struct, frozen=True):
 
     def indexes(self) -> list[Path]:
         """Return the recall indexes; they contain text of the transcript and can be rebuilt from it."""
-        found = [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
-        return [*found, *filter(is_index, _files(self.branches))]
+        indexes = [path for path in _files(self.folder) if path.name.startswith(f"{self.name}{INDEX}")]
+        return [*indexes, *filter(is_index, _files(self.branches))]
 
     def agent_files(self) -> list[Path]:
         """Return the files in the agent's folder, at any depth."""
@@ -165,12 +165,12 @@ class Project:
 
     def sessions(self) -> list[TranscriptFile]:
         """Return the existing transcripts, newest first."""
-        found = []
+        transcripts = []
         for path in _files(self.folder):
             if path.suffix == _TRANSCRIPT:
                 state = path.stat()
-                found.append(TranscriptFile(path, state.st_mtime, state.st_size))
-        return sorted(found, key=lambda file: (-file.modified, file.path.name))
+                transcripts.append(TranscriptFile(path, state.st_mtime, state.st_size))
+        return sorted(transcripts, key=lambda file: (-file.modified, file.path.name))
 
     def all_sessions(self) -> list[SessionFiles]:
         """Return every session that still has any file, sorted by name."""
@@ -183,14 +183,14 @@ class Project:
     def other_texts(self) -> list[Path]:
         """Return the text files that belong to no single session: memory, and leftovers of unfinished writes."""
         of_sessions = {path for session in self.all_sessions() for path in session.texts()}
-        found = [path for path in _below(self.folder) if path.suffix != _LOCK and not is_index(path)]
-        return [path for path in found if path not in of_sessions]
+        files = [path for path in _below(self.folder) if path.suffix != _LOCK and not is_index(path)]
+        return [path for path in files if path not in of_sessions]
 
     def lost_indexes(self) -> list[Path]:
         """Return the indexes whose transcript no longer exists."""
         names = {file.path.name.removesuffix(_TRANSCRIPT) for file in self.sessions()}
-        found = filter(is_index, _files(self.folder))
-        return [path for path in found if path.name.partition(INDEX)[0] not in names]
+        indexes = filter(is_index, _files(self.folder))
+        return [path for path in indexes if path.name.partition(INDEX)[0] not in names]
 
 
 class Home:
@@ -229,10 +229,10 @@ class Home:
 
     def common_texts(self) -> list[Path]:
         """Return the text files that belong to no single project."""
-        kept = (self.typed.name, self.telemetry.name)
-        found = (path for path in _files(self.root) if path.suffix != _LOCK)
+        own_files = (self.typed.name, self.telemetry.name)
+        files = (path for path in _files(self.root) if path.suffix != _LOCK)
         # This includes rotated and unfinished versions of these files; everything else there is the user's own.
-        return [path for path in found if path.name.removeprefix(".").startswith(kept)]
+        return [path for path in files if path.name.removeprefix(".").startswith(own_files)]
 
     def texts(self) -> Iterator[Path]:
         """Yield every file kept here that may contain parts of a conversation, in a fixed order."""
@@ -268,8 +268,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _below(folder: Path) -> list[Path]:
     """Return the regular files below a folder, at any depth."""
-    found = folder.rglob("*") if folder.is_dir() else ()
-    return sorted(path for path in found if path.is_file() and not path.is_symlink())
+    paths = folder.rglob("*") if folder.is_dir() else ()
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -137,7 +137,8 @@ def _branded() -> bool:
 
 def _below_an_agent() -> bool:
     """Whether an agent works in one of the ancestors, unless the user started the branch that leads here."""
-    child, parent = os.getpid(), os.getppid()
+    child = os.getpid()
+    parent = os.getppid()
     for _ in range(MOST_ANCESTORS):
         if parent <= 1:
             return False

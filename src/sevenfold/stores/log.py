@@ -110,9 +110,9 @@ class LineLog(Log):
     def stored(self, reference: str) -> Stored | None:
         """Return where the full offloaded result is stored, by its tool call, its path, or ``result:`` and its name."""
         for said in self._said("stored"):
-            for call, place in said.stored.items():
-                if reference == call or place.is_at(reference):
-                    return place
+            for call, stored in said.stored.items():
+                if reference == call or stored.is_at(reference):
+                    return stored
         return None
 
     def decided_at(self, decision: str) -> int | None:

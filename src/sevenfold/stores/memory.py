@@ -41,11 +41,11 @@ class MemoryLog(LineLog):
         """Append lines; ``durable`` makes no difference in memory."""
         # `end` is inlined here for speed, because every record of a session in memory is appended here.
         first = self._positions[-1] + len(self._lines[-1]) if self._lines else self._start
-        made = [first] if len(lines) == 1 else positions(first, lines)
+        appended = [first] if len(lines) == 1 else positions(first, lines)
         # Positions are added first, because readers in other threads count the lines.
-        self._positions += made
+        self._positions += appended
         self._lines += lines
-        return made
+        return appended
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on."""
@@ -139,12 +139,13 @@ class _Session(Struct):
 class _Writer(MemoryLog):
     """A session's log, opened for writing."""
 
-    def __init__(self, kept: _Session, name: str, changed: Condition) -> None:
-        super().__init__(start=kept.log._start)
+    def __init__(self, session: _Session, name: str, changed: Condition) -> None:
+        super().__init__(start=session.log._start)
         # These lists are shared with every other log object of the session.
-        self._lines, self._positions = kept.log._lines, kept.log._positions
-        self.fence = kept.fence
-        self._kept = kept
+        self._lines = session.log._lines
+        self._positions = session.log._positions
+        self.fence = session.fence
+        self._kept = session
         self._closed = False
         self._name = name
         self._changed = changed
@@ -170,7 +171,8 @@ class _Writer(MemoryLog):
         """Release the log, so that others can write."""
         with self._changed:
             if not self._closed and self._kept.fence == self.fence:
-                self._kept.writing, self._kept.modified = False, time.time()
+                self._kept.writing = False
+                self._kept.modified = time.time()
                 self._changed.notify_all()
             self._closed = True
 
@@ -219,19 +221,21 @@ class MemoryStore:
         self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
         """Open a branch of the session for writing; see `sevenfold.ports.Store`."""
-        whole: LineLog = (own := self._there(session).log)
+        own = self._there(session).log
+        whole: LineLog = own
         if of and (session, of) not in self._branches:
             raise TranscriptMissing(f"{session}: there is no branch {of}")
         if of:
-            before, kept = self._branches[(session, of)]
-            whole, own = BranchLog(before, kept.log, before.end), kept.log
+            before, data = self._branches[(session, of)]
+            own = data.log
+            whole = BranchLog(before, own, before.end)
         start = own.end if at is None else at
         if (session, name) not in self._branches:
             fresh = self._unopened.pop((session, name), None) or _Session(MemoryLog())
             fresh.log = MemoryLog(start=start)
             self._branches[(session, name)] = whole.upto(start), fresh
-        base, kept = self._branches[(session, name)]
-        return BranchLog(base, self._opened(kept, f"{session}, branch {name}", **lease), base.end)
+        base, data = self._branches[(session, name)]
+        return BranchLog(base, self._opened(data, f"{session}, branch {name}", **lease), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
         """Return the names of the session's branches."""
@@ -282,7 +286,7 @@ class MemoryStore:
     def sessions(self, *, since: float = 0.0, limit: int | None = None) -> Sequence[SessionInfo]:
         """Return the sessions with lines that were modified at ``since`` or later, newest first."""
         sessions = [
-            SessionInfo(name, kept.modified, kept.log.end) for name, kept in list(self._sessions.items())
+            SessionInfo(name, data.modified, data.log.end) for name, data in list(self._sessions.items())
         ]
         modified = [info for info in sessions if info.size and info.modified >= since]
         return sorted(modified, key=lambda info: (-info.modified, info.name))[:limit]
@@ -298,9 +302,9 @@ class MemoryStore:
     def erase(self, session: str) -> None:
         """Remove the session and all that belongs to it; see `sevenfold.ports.Store`."""
         with self._changed:
-            kept = self._there(session)
+            data = self._there(session)
             branches = [name for owner, name in self._branches if owner == session]
-            parts = [kept, *(self._branches[(session, name)][1] for name in branches)]
+            parts = [data, *(self._branches[(session, name)][1] for name in branches)]
             if any(part.writing for part in parts):
                 raise TranscriptLocked(
                     f"{session}: another writer has it open; close that one or wait for it"
@@ -334,10 +338,11 @@ class MemoryStore:
             raise TranscriptMissing(f"{session}: there is no such session; check its name")
         return self._sessions[session]
 
-    def _opened(self, kept: _Session, name: str, wait: float = 0.0, take: bool = False) -> _Writer:
+    def _opened(self, data: _Session, name: str, wait: float = 0.0, take: bool = False) -> _Writer:
         with self._changed:
-            if not self._changed.wait_for(lambda: not kept.writing, wait) and not take:
+            if not self._changed.wait_for(lambda: not data.writing, wait) and not take:
                 raise TranscriptLocked(f"{name}: another writer has it open; close that one or wait for it")
-            kept.fence += 1
-            kept.writing, kept.modified = True, time.time()
-            return _Writer(kept, name, self._changed)
+            data.fence += 1
+            data.writing = True
+            data.modified = time.time()
+            return _Writer(data, name, self._changed)

@@ -188,9 +188,9 @@ def _quote(relative: Path) -> str:
 
 def _quote_part(part: str) -> str:
     quoted: list[str] = []
-    for place, character in enumerate(part):
+    for position, character in enumerate(part):
         # A folder whose name begins with a dot would be hidden, and its files in no list of names.
-        if _PLAIN.fullmatch(character) and (character != "." or place > 0):
+        if _PLAIN.fullmatch(character) and (character != "." or position > 0):
             quoted.append(character)
         else:
             quoted += (f"_{byte:02x}" for byte in os.fsencode(character))
@@ -202,8 +202,8 @@ def _unquote(name: str) -> tuple[Path, bool]:
     executable = name.endswith(_EXECUTABLE)
     quoted = name.removesuffix(_EXECUTABLE)
     raw = b"".join(
-        bytes.fromhex(part) if place % 2 else os.fsencode(part)
-        for place, part in enumerate(_QUOTED.split(quoted))
+        bytes.fromhex(part) if index % 2 else os.fsencode(part)
+        for index, part in enumerate(_QUOTED.split(quoted))
     )
     relative = Path(os.fsdecode(raw))
     # The folder may have been written by someone else, so a quoted ".." or "/" must not lead out of the directory.

@@ -27,37 +27,37 @@ def register(scheme: str, make: MakeStore) -> None:
     _SCHEMES[scheme.lower()] = make
 
 
-def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store:
+def open_store(store: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store:
     """Return the store for an object, a URL, or a folder of transcripts; ``sync`` applies to folders only."""
-    if not isinstance(given, Path | str):
-        _check_store(given)
-        return given
-    url = _URL.match(str(given)) if isinstance(given, str) else None
+    if not isinstance(store, Path | str):
+        _check_store(store)
+        return store
+    url = _URL.match(str(store)) if isinstance(store, str) else None
     if url is None:
-        return JsonlStore(Path(given).expanduser().resolve(), sync=sync)
+        return JsonlStore(Path(store).expanduser().resolve(), sync=sync)
     scheme = url[1].lower()
     if scheme in _SCHEMES:
-        return _SCHEMES[scheme](str(given))
+        return _SCHEMES[scheme](str(store))
     from importlib.metadata import entry_points  # slow to import, and most programs name no store
 
-    for found in entry_points(group="sevenfold.stores", name=scheme):
-        make: MakeStore = found.load()
-        return make(str(given))
+    for entry_point in entry_points(group="sevenfold.stores", name=scheme):
+        make: MakeStore = entry_point.load()
+        return make(str(store))
     raise InputError(
         f"no store is known for {scheme}://; known are {', '.join(sorted(_SCHEMES))}. A store of your own is made "
         "known with sevenfold.stores.registry.register"
     )
 
 
-def _check_store(given: object) -> None:
+def _check_store(store: object) -> None:
     """Raise `InputError` if an object lacks methods of a `sevenfold.ports.Store`."""
     methods = [name for name in vars(Store) if not name.startswith("_")]
-    missing = [name for name in methods if not callable(getattr(given, name, None))]
+    missing = [name for name in methods if not callable(getattr(store, name, None))]
     if len(missing) == len(methods):
-        raise InputError(f"store is a {type(given).__name__}; give a folder, a URL or a Store")
+        raise InputError(f"store is a {type(store).__name__}; give a folder, a URL or a Store")
     if missing:
         raise InputError(
-            f"store is a {type(given).__name__} without {', '.join(missing)}; a store needs all methods of "
+            f"store is a {type(store).__name__} without {', '.join(missing)}; a store needs all methods of "
             "sevenfold.ports.Store"
         )
 

@@ -145,15 +145,15 @@ class FileSource:
     def _reload(self) -> None:
         problem = ""
         try:
-            found = self._load()
+            loaded = self._load()
             trust = Trust(user_folder(self._environ))
             project = self._project
             if project is not None and self._brings_settings and trust.state(project) == "changed":
                 problem = _changed(trust, project)
-            elif found.ignored and found.ignored != self.resolved.ignored:
-                problem = found.ignored[0]
-            elif found != self.resolved:
-                self.resolved = found
+            elif loaded.ignored and loaded.ignored != self.resolved.ignored:
+                problem = loaded.ignored[0]
+            elif loaded != self.resolved:
+                self.resolved = loaded
         except UserError as error:
             problem = str(error)
         if problem and problem != self._told:
@@ -250,6 +250,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
         text = environ[variable]
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text.strip():
             continue
-        origin, name = f"environment variable {variable}", variable.removeprefix(PREFIX).lower()
+        origin = f"environment variable {variable}"
+        name = variable.removeprefix(PREFIX).lower()
         setting = by_name().get(name)
         yield SettingsLayer(origin, {name: from_text(setting, text) if setting else text}, strict=False)

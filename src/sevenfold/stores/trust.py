@@ -100,7 +100,7 @@ class _Listed(Struct, frozen=True):
 
 def brings(folder: Path) -> dict[str, str]:
     """The files of a folder that take effect if it is trusted, as ``kind path``, each with its digest."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     named: set[Path] = set()
     for kind, patterns in SEEN.items():
         for pattern in patterns:
@@ -109,13 +109,15 @@ def brings(folder: Path) -> dict[str, str]:
                 found[f"{kind} {pattern}, {len(further):,} further files"] = _state_of(further)
             for path in matching[:MOST_SEEN]:
                 content = _content(path)
-                found[f"{kind} {path.relative_to(folder).as_posix()}"] = hashlib.sha256(content).hexdigest()
+                digests[f"{kind} {path.relative_to(folder).as_posix()}"] = hashlib.sha256(
+                    content
+                ).hexdigest()
                 if kind in _RUN:
                     named.update(_programs(folder, content))
     for path in sorted(named):
         shown = f"{PROGRAMS} {path.relative_to(folder).as_posix()}"
-        found[shown] = hashlib.sha256(_content(path)).hexdigest()
-    return found
+        digests[shown] = hashlib.sha256(_content(path)).hexdigest()
+    return digests
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

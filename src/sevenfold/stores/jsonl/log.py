@@ -103,14 +103,16 @@ def find(
 
 def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:
     """Return the offset of the last ``needle`` that lies entirely before ``end``, or -1."""
-    edge, overlap = end, b""
+    edge = end
+    overlap = b""
     while edge > 0:
         begin = max(0, edge - _CHUNK)
         file.seek(begin)
         window = file.read(edge - begin) + overlap
         if (hit := window.rfind(needle)) >= 0:
             return begin + hit
-        edge, overlap = begin, window[: len(needle) - 1]
+        edge = begin
+        overlap = window[: len(needle) - 1]
     return -1
 
 
@@ -177,7 +179,8 @@ class JsonlLog(LineLog):
             # Whoever took over before this wrote to the file already, so its appends could not tell.
             log._lock.check()
             cleanup.pop_all()
-        log._always, log._forces = sync is Sync.ALWAYS, sync is not Sync.NEVER
+        log._always = sync is Sync.ALWAYS
+        log._forces = sync is not Sync.NEVER
         log.was_torn = log._torn
         return log
 
@@ -189,7 +192,9 @@ class JsonlLog(LineLog):
             self._must_be_writable(lines)
         if torn := self._torn:
             data = b"\n" + data
-        start, size, fd = self._size, len(data), self._fd
+        start = self._size
+        size = len(data)
+        fd = self._fd
         try:
             try:
                 written = os.write(fd, data)
@@ -273,7 +278,10 @@ class JsonlLog(LineLog):
 
     def close(self) -> None:
         """Sync the file to disk, unless that is switched off, and release the lock."""
-        fd, lock, self._fd, self._lock = self._fd, self._lock, -1, None
+        fd = self._fd
+        lock = self._lock
+        self._fd = -1
+        self._lock = None
         try:
             if fd >= 0 and self._forces:
                 os.fsync(fd)

@@ -66,11 +66,11 @@ class SqliteMailbox:
             held = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
             if db.execute(held, (message.to,)).fetchone()[0] >= MOST_MESSAGES_WAITING:
                 return "refused"
-            made = db.execute(
+            inserted = db.execute(
                 "INSERT INTO message (sender, id, recipient, body) VALUES (?, ?, ?, ?)",
                 (message.sender, message.id, message.to, msgspec.json.encode(message)),
             )
-            if (newest := made.lastrowid or 0) % MOST_MESSAGES_WAITING == 0:
+            if (newest := inserted.lastrowid or 0) % MOST_MESSAGES_WAITING == 0:
                 old = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
                 db.execute(old, (newest - IDS_KEPT,))
             return "queued"
@@ -80,23 +80,23 @@ class SqliteMailbox:
         if self._db is None and self._path is not None and not self._path.exists():
             return ()
         with self._opened() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT body FROM message WHERE recipient = ? AND body IS NOT NULL ORDER BY sequence LIMIT ?",
                 (recipient, most),
             ).fetchall()
-        return [msgspec.json.decode(body, type=AgentMessage) for (body,) in found]
+        return [msgspec.json.decode(body, type=AgentMessage) for (body,) in rows]
 
     def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
         """Mark messages as delivered and delete their texts; see `sevenfold.ports.Mailbox`."""
-        if names := [(one.sender, one.id) for one in messages]:
+        if names := [(message.sender, message.id) for message in messages]:
             with self._writing() as db:
                 db.executemany("UPDATE message SET body = NULL WHERE sender = ? AND id = ?", names)
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Apply ``change`` to all stored messages, and leave no trace of the old texts in the file."""
         with self._writing() as db:
-            found = db.execute("SELECT sequence, body FROM message WHERE body IS NOT NULL").fetchall()
-            changed = [(change(body), sequence) for sequence, body in found]
+            rows = db.execute("SELECT sequence, body FROM message WHERE body IS NOT NULL").fetchall()
+            changed = [(change(body), sequence) for sequence, body in rows]
             db.executemany("UPDATE message SET body = ? WHERE sequence = ?", changed)
         with self._opened() as db, self._guarded():
             db.execute("VACUUM")
@@ -110,7 +110,8 @@ class SqliteMailbox:
                     self._db.close()
                 if self._guard >= 0:
                     os.close(self._guard)
-            self._db, self._guard = None, -1
+            self._db = None
+            self._guard = -1
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

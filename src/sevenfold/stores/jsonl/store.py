@@ -169,7 +169,8 @@ def read_branch(files: SessionFiles, path: Path, limit: int = LINE_LIMIT) -> Lin
 
 
 def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
-    parent, start, header = files.transcript, 0, 0
+    parent = files.transcript
+    start = header = 0
     if of:
         parent = files.branch(of)
         point, header = BranchPoint.read(parent)
