@@ -52,19 +52,19 @@ class CompactionMoment(Struct, frozen=True):
     @property
     def hidden(self) -> tuple[Item, ...]:
         """The records it hid."""
-        kept = {one.said.uuid for one in self.after}
-        return tuple(one for one in self.before if one.said.uuid not in kept)
+        visible = {item.said.uuid for item in self.after}
+        return tuple(item for item in self.before if item.said.uuid not in visible)
 
     @property
     def summary(self) -> tuple[Item, ...]:
         """The summary that replaced the hidden records."""
-        known = {one.said.uuid for one in self.before}
-        return tuple(one for one in self.after if one.said.summary and one.said.uuid not in known)
+        earlier = {item.said.uuid for item in self.before}
+        return tuple(item for item in self.after if item.said.summary and item.said.uuid not in earlier)
 
     @property
     def later_rounds_visible(self) -> bool:
         """Whether the newest earlier record stays in view, so that the current step is not hidden."""
-        return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
+        return bool(self.before) and any(item.said.uuid == self.before[-1].said.uuid for item in self.after)
 
 
 def compactions(log: Log, progress: Progress | None = None) -> Iterator[CompactionMoment]:
@@ -186,7 +186,7 @@ class AuditedCompaction(AuditTotal, frozen=True, kw_only=True):
     @property
     def missing(self) -> tuple[LeftFact, ...]:
         """The facts the model cannot get."""
-        return tuple(one for one in self.left_facts if not (self.own and one.found))
+        return tuple(fact for fact in self.left_facts if not (self.own and fact.found))
 
 
 class Audit(Struct, frozen=True):
@@ -218,23 +218,25 @@ def by_question(index: RecallIndex) -> Callable[[Probe], bool]:
 
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
     """Audit every compaction of a log; ``index`` must have indexed it."""
-    reachable, audited, scores = by_recall(index), [], list[Score]()
+    reachable = by_recall(index)
     answers = by_question(index)
+    audited: list[AuditedCompaction] = []
+    scores: list[Score] = []
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, later_rounds_visible=compaction.later_rounds_visible)
         score = judge(facts.probes, texts(compaction.after), reachable)
         audited.append(_audited(log, compaction, score, answers, facts.left_out))
         scores.append(score)
-    every = Score(tuple(one for score in scores for one in score.states))
+    every = Score(tuple(state for score in scores for state in score.states))
     total = AuditTotal(
         boundaries=len(audited),
         **structs.asdict(every.total),
-        reachable_by_question=sum(one.reachable_by_question for one in audited),
-        out_of_reach=sum(one.out_of_reach for one in audited),
+        reachable_by_question=sum(compaction.reachable_by_question for compaction in audited),
+        out_of_reach=sum(compaction.out_of_reach for compaction in audited),
         by_kind=every.by_kind,
-        invented=sum(one.invented for one in audited),
-        doubtful=sum(one.doubtful for one in audited),
-        unchecked=sum(one.unchecked for one in audited),
+        invented=sum(compaction.invented for compaction in audited),
+        doubtful=sum(compaction.doubtful for compaction in audited),
+        unchecked=sum(compaction.unchecked for compaction in audited),
     )
     return Audit(tuple(audited), total)
 
@@ -255,8 +257,8 @@ def _audited(
     evidence = evidence_in(compaction.before, log)
     statements = unsourced(written, evidence)
     if compaction.whole:
-        doubtful = [one for one in statements if evidence.touches(topic(bare(one)))]
-        invented = [one for one in statements if one not in doubtful]
+        doubtful = [statement for statement in statements if evidence.touches(topic(bare(statement)))]
+        invented = [statement for statement in statements if statement not in doubtful]
         unchecked: list[str] = []
     else:
         doubtful = []
@@ -299,7 +301,7 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
 def unsourced(summaries: Iterable[str], evidence: Evidence) -> tuple[str, ...]:
     """The sentences of summaries that claim the user permitted something, without support in this evidence."""
-    return tuple(one for text in summaries for one in claims_of(read_back(text)[1], evidence))
+    return tuple(claim for text in summaries for claim in claims_of(read_back(text)[1], evidence))
 
 
 def evidence_in(items: Sequence[Item], log: Log) -> Evidence:
@@ -307,6 +309,6 @@ def evidence_in(items: Sequence[Item], log: Log) -> Evidence:
 
     def said() -> Iterator[Item]:
         entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
-        return (Item.of(entry, place) for place, entry in enumerate(entries))
+        return (Item.of(entry, number) for number, entry in enumerate(entries))
 
     return Evidence(facts(items), items, said)

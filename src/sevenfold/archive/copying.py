@@ -47,5 +47,5 @@ def _leave_out_own_state(path: Path) -> None:
     except msgspec.DecodeError:
         # A damaged state is reported, and started anew, when the session opens.
         return
-    kept = {name: value for name, value in state.items() if name not in _OWN_STATE}
-    path.write_bytes(msgspec.json.encode(kept))
+    foreign = {name: value for name, value in state.items() if name not in _OWN_STATE}
+    path.write_bytes(msgspec.json.encode(foreign))

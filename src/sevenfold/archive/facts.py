@@ -288,8 +288,8 @@ def _open_work(facts: Facts) -> Iterator[Entry]:
 def _agreements(facts: Facts) -> Iterator[Entry]:
     for permission in facts.permissions:
         if permission.proposal:
-            given = "yes" if permission.given else "no"
-            text = f"{given}: “{_line(permission.text)}” to “{_line(permission.proposal)}”"
+            answer = "yes" if permission.given else "no"
+            text = f"{answer}: “{_line(permission.text)}” to “{_line(permission.proposal)}”"
             yield Entry(_AGREED, text, permission.proposal)
 
 

@@ -37,7 +37,7 @@ class Comparison(Struct, frozen=True):
 def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
     """Find where the second request stops reading what the first one wrote to the cache, and the cost."""
     if frame_only:
-        before, now = (msgspec.structs.replace(one, messages=()) for one in (before, now))
+        before, now = (msgspec.structs.replace(sent, messages=()) for sent in (before, now))
     profile = find(before.frame.model)
     change = first_loss(before, now, profile)
     if change is None:
@@ -57,18 +57,19 @@ def _tokens(sent: Sent, profile: Profile) -> int:
 def recorded(log: Log, number: int, name: str) -> tuple[str, Sent]:
     """The title and the content of a session's request by its number; negative numbers count from the newest."""
     request = past(log, number)
-    epoch = next(made for _, made in log.decisions(Epoch) if made.id == request.record.epoch)
+    epochs = (epoch for _, epoch in log.decisions(Epoch))
+    epoch = next(epoch for epoch in epochs if epoch.id == request.record.epoch)
     title = f"{name}, request {request.record.number}"
     return title, from_body(request.body, title, epoch.betas, Lifetimes(**epoch.lifetimes))
 
 
 def first_of_epoch(log: Log, wanted: int, name: str) -> int:
     """The number of the first request of an epoch; epochs without requests are not counted."""
-    made = [one for _, one in log.decisions(Request) if not one.appended][::-1]
-    epochs = list(dict.fromkeys(one.epoch for one in made))
+    requests = [request for _, request in log.decisions(Request) if not request.appended][::-1]
+    epochs = list(dict.fromkeys(request.epoch for request in requests))
     if (most := len(epochs)) <= wanted:
         raise InputError(f"{name} has requests in {most} epochs, numbered from 0; there is no e{wanted}")
-    return next(one.number for one in made if one.epoch == epochs[wanted])
+    return next(request.number for request in requests if request.epoch == epochs[wanted])
 
 
 def from_body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
@@ -86,8 +87,8 @@ def changed_parts(before: Sent, now: Sent) -> list[str]:
     was = dict(before.frame.parts())
     parts = dict(now.frame.parts())
     changed = (name for name, raw in was.items() if parts.get(name) != raw)
-    found = [name if name in parts else f"{name} is gone" for name in changed]
-    return found + [f"{name} was added" for name in parts if name not in was]
+    names = [name if name in parts else f"{name} is gone" for name in changed]
+    return names + [f"{name} was added" for name in parts if name not in was]
 
 
 def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
@@ -102,21 +103,23 @@ def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None 
         return encode_json(held) if control else bytes(raw)
 
     def blocks(raw: Raw) -> list[Raw]:
-        found = msgspec.json.decode(raw, type=str | list[Raw])
-        return [Raw(text(found).raw)] if isinstance(found, str) else found
+        content = msgspec.json.decode(raw, type=str | list[Raw])
+        return [Raw(text(content).raw)] if isinstance(content, str) else content
 
     tools = msgspec.json.decode(fields.pop("tools", b"[]"), type=list[Raw])
     system = blocks(fields.pop("system", Raw(b"[]")))
     messages = []
     for index, raw in enumerate(msgspec.json.decode(fields.pop("messages"), type=list[dict[str, Raw]])):
-        parts = [bare(part, "messages", index, place) for place, part in enumerate(blocks(raw["content"]))]
+        parts = [
+            bare(part, "messages", index, position) for position, part in enumerate(blocks(raw["content"]))
+        ]
         role = msgspec.json.decode(raw["role"], type=str)
         messages.append(Message.of(role, list(map(read, parts))))
     frame = Frame(
         msgspec.json.decode(fields.pop("model"), type=str),
         msgspec.json.decode(fields.pop("max_tokens", b"0"), type=int),
-        tuple(bare(part, "system", place) for place, part in enumerate(system)),
-        tuple(bare(part, "tools", place) for place, part in enumerate(tools)),
+        tuple(bare(part, "system", position) for position, part in enumerate(system)),
+        tuple(bare(part, "tools", position) for position, part in enumerate(tools)),
         tuple(sorted((name, bytes(raw)) for name, raw in fields.items() if name != "stream")),
         tuple(sorted(betas)),
     )

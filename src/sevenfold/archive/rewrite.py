@@ -126,7 +126,7 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
     if not view.items:
         raise not_a_conversation(path)
     answers = (item.said.model for item in reversed(view.items) if item.said.role == "assistant")
-    model = model or next((one for one in answers if one not in ("", NO_MODEL)), "")
+    model = model or next((answering for answering in answers if answering not in ("", NO_MODEL)), "")
     model = model or (view.epoch.model if view.epoch else "")
     if not model:
         raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
@@ -245,21 +245,21 @@ SHOWN_OF_ID = 8
 LONGEST_SAID = 200
 
 
-def record_named(session: Session, given: str) -> str:
+def record_named(session: Session, start: str) -> str:
     """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
     ids = [item.said.uuid for item in session.conversation.transcript.view.items]
-    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
-    if not found:
+    matching = [start] if start in ids else [uuid for uuid in ids if uuid.startswith(start)]
+    if not matching:
         raise InputError(
-            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
+            f"{start}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
             "finds others"
         )
-    if len(found) > 1:
+    if len(matching) > 1:
         raise InputError(
-            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
-            "give more of it"
+            f"{start}: {len(matching)} records have an id that begins like this, among them {matching[0]} and "
+            f"{matching[1]}; give more of it"
         )
-    return found[0]
+    return matching[0]
 
 
 def cut_points(session: Session) -> list[dict[str, str]]:
@@ -270,9 +270,11 @@ def cut_points(session: Session) -> list[dict[str, str]]:
     def shortest(uuid: str) -> str:
         """The shortest prefix that no other id has."""
         sizes = range(SHOWN_OF_ID, len(uuid))
-        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+        return next(
+            (uuid[:n] for n in sizes if sum(other.startswith(uuid[:n]) for other in ids) == 1), uuid
+        )
 
-    said = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
-    points = ((uuid, words) for uuid, words in said if words and view.begins_round(uuid))
+    texts = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
+    points = ((uuid, text) for uuid, text in texts if text and view.begins_round(uuid))
     newest = [*islice(points, MOST_CUT_POINTS)][::-1]
-    return [{"id": shortest(uuid), "says": words[:LONGEST_SAID]} for uuid, words in newest]
+    return [{"id": shortest(uuid), "says": text[:LONGEST_SAID]} for uuid, text in newest]

@@ -147,8 +147,8 @@ def _is_sub_agents(path: Path, tool: str) -> bool:
 
 def everything() -> list[Path]:
     """Every transcript file on this machine, including those of sub-agents and branches."""
-    kept = (session for project in user_home().projects() for session in project.all_sessions())
-    own = [path for session in kept for path in (session.transcript, *session.branch_files())]
+    sessions = (session for project in user_home().projects() for session in project.all_sessions())
+    own = [path for session in sessions for path in (session.transcript, *session.branch_files())]
     in_databases = (session.path for session, _ in _in_databases())
     return [*filter(Path.is_file, own), *(path for _, path in _foreign_files()), *in_databases]
 
@@ -198,7 +198,7 @@ def _name_of(path: Path, tool: str) -> str:
 def read_label(path: Path) -> SessionLabel:
     """The title and project of a session, from the start and end of its file; empty if they are not found there."""
     labels: dict[str, str] = {}
-    words = project = ""
+    first_words = project = ""
     with suppress(UserError, OSError):
         for raw in first_records(path, HEAD_RECORDS):
             entry = entries.read(raw)
@@ -206,14 +206,14 @@ def read_label(path: Path) -> SessionLabel:
             if isinstance(entry, Label):
                 labels[entry.kind] = entry.text
             elif isinstance(entry, Said) and not entry.sidechain:
-                words = words or users_words(entry)
+                first_words = first_words or users_words(entry)
         if path.suffix == COMPRESSED or databases.holds(path):
-            return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
+            return SessionLabel(one_line(title_of(labels) or first_words, LONGEST_TITLE), project)
         # The tail may start in the middle of a line; such a fragment is never read as a label.
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
             if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
                 labels[entry.kind] = entry.text
-    return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
+    return SessionLabel(one_line(title_of(labels) or first_words, LONGEST_TITLE), project)
 
 
 def _folder(raw: bytes) -> str:
@@ -253,49 +253,55 @@ def named(name: str, sessions: list[StoredSession], looked_at: Step | None = Non
     """The session with this name among ``sessions``, which must be sorted newest first; raises as `find` does."""
     if name == LAST and sessions:
         here = Path.cwd()
-        return next((one for one in sessions if is_in(one, here)), sessions[0])
-    by_name = [one for one in sessions if one.name.startswith(name)]
+        return next((session for session in sessions if is_in(session, here)), sessions[0])
+    by_name = [session for session in sessions if session.name.startswith(name)]
     if by_name:
-        return _only(name, [one for one in by_name if one.name == name] or by_name)
+        return _only(name, [session for session in by_name if session.name == name] or by_name)
     titles = {}
     for number, session in enumerate(sessions):
         titles[session.path] = session.about().title.casefold()
         if looked_at:
             looked_at(number)
     wanted = " ".join(name.split()).casefold()
-    by_title = [one for one in sessions if wanted in titles[one.path]]
+    by_title = [session for session in sessions if wanted in titles[session.path]]
     if by_title:
-        return _only(name, [one for one in by_title if titles[one.path] == wanted] or by_title)
+        return _only(name, [session for session in by_title if titles[session.path] == wanted] or by_title)
     near = _nearest(wanted, sessions, titles)
     raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
 
 
-def is_in(one: StoredSession, here: Path) -> bool:
+def is_in(session: StoredSession, here: Path) -> bool:
     """Whether a session worked in a folder. Two tools store sessions by folder, so only Codex files are read."""
-    if one.tool == "Sevenfold":
-        return one.path.parent == user_home().project(here).folder
-    if one.label is not None:
-        return one.label.project == str(here)
-    if one.tool == "Claude Code":
-        return one.path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(here))
-    return one.about().project == str(here)
+    if session.tool == "Sevenfold":
+        return session.path.parent == user_home().project(here).folder
+    if session.label is not None:
+        return session.label.project == str(here)
+    if session.tool == "Claude Code":
+        return session.path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(here))
+    return session.about().project == str(here)
 
 
-def _only(name: str, found: list[StoredSession]) -> StoredSession:
-    if len(found) == 1:
-        return found[0]
-    listed = "; ".join(map(describe, found[:MOST_LISTED]))
-    listed += f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    raise InputError(f"{one_line(name, 60)}: {len(found)} sessions match: {listed}; give more of the name")
+def _only(name: str, matching: list[StoredSession]) -> StoredSession:
+    if len(matching) == 1:
+        return matching[0]
+    listed = "; ".join(map(describe, matching[:MOST_LISTED]))
+    listed += f"; and {len(matching) - MOST_LISTED} more" if len(matching) > MOST_LISTED else ""
+    raise InputError(
+        f"{one_line(name, 60)}: {len(matching)} sessions match: {listed}; give more of the name"
+    )
 
 
 def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
     if not sessions:
         return f"there are no sessions in {places()}: give a transcript's path"
-    known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
+    known: dict[str, StoredSession] = {}
+    for session in reversed(sessions):
+        for title in (titles[session.path], session.name):
+            if title:
+                known[title] = session
     # The low cutoff forgives misspelt and missing words; without any match, suggest the newest session.
     close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
-    return "did you mean " + "; ".join(describe(known[one]) for one in close) + "?"
+    return "did you mean " + "; ".join(describe(known[title]) for title in close) + "?"
 
 
 def describe(session: StoredSession) -> str:

@@ -111,31 +111,31 @@ class Task(Struct, frozen=True):
 
 def messages(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield each message of the user; repeated messages are one fact, from the newest record."""
-    said: dict[str, list[Excerpt]] = {}
-    for words in (*told.user, *told.refusals):
-        said.setdefault(folded(words.text), []).append(words)
-    for same in said.values():
+    excerpts: dict[str, list[Excerpt]] = {}
+    for excerpt in (*told.user, *told.refusals):
+        excerpts.setdefault(folded(excerpt.text), []).append(excerpt)
+    for same in excerpts.values():
         newest = same[-1]
         yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.recall_kind,), "verbatim")
 
 
 def wishes(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the user's sentences that correct, insist or choose."""
-    for words in told.user:
-        for sentence in _own_sentences(words.text):
+    for excerpt in told.user:
+        for sentence in _own_sentences(excerpt.text):
             if kind := _wish(sentence):
-                yield Probe(kind, sentence, words.record, (words.recall_kind,))
-    for words in told.refusals:
-        first = next(sentences(words.text), "")
+                yield Probe(kind, sentence, excerpt.record, (excerpt.recall_kind,))
+    for excerpt in told.refusals:
+        first = next(sentences(excerpt.text), "")
         if len(content_stems(first)) >= 2:
-            yield Probe(CORRECTION, first, words.record, (words.recall_kind,))
+            yield Probe(CORRECTION, first, excerpt.record, (excerpt.recall_kind,))
 
 
 def decisions(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield what was decided: proposals the user agreed to, questions answered, plans approved."""
-    for words in told.user:
-        before = told.preceding.get(words.record)
-        if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
+    for excerpt in told.user:
+        before = told.preceding.get(excerpt.record)
+        if before is not None and _BARE.fullmatch(excerpt.text) and (proposal := _proposal(before.text)):
             yield Probe(DECISION, proposal, before.record, (before.recall_kind,))
     for call in told.calls:
         answer = told.results.get(call.id)
@@ -160,8 +160,8 @@ def _own_sentences(text: str) -> Iterator[str]:
             + "\n"
             + text[-LONG_MESSAGE // 2 :].partition("\n")[2]
         )
-    kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
-    for sentence in sentences(kept):
+    prose = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
+    for sentence in sentences(prose):
         if len(content_stems(sentence)) >= 2:
             yield sentence
 
@@ -196,15 +196,15 @@ def edited_files(told: ContentByAuthor) -> Iterator[Probe]:
             calls.pop(path, None)
             calls[path] = call
     tails = Counter(tail for path in set(map(_path, told.calls)) for tail in _tails(path))
-    for path, made in calls.items():
+    for path, edits in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        recall_kind = "edit" if _CHANGES & made.given.keys() else "tool_use"
-        yield Probe(EDITED_FILE, path, made.record, (recall_kind,), "exact", accepts)
+        recall_kind = "edit" if _CHANGES & edits.given.keys() else "tool_use"
+        yield Probe(EDITED_FILE, path, edits.record, (recall_kind,), "exact", accepts)
 
 
 def _path(call: Call) -> str:
-    given = (call.given.get(name) for name in _PATHS)
-    return next((path for path in given if isinstance(path, str) and path and path == path.strip()), "")
+    arguments = (call.given.get(name) for name in _PATHS)
+    return next((path for path in arguments if isinstance(path, str) and path and path == path.strip()), "")
 
 
 def _tails(path: str) -> list[str]:
@@ -270,8 +270,11 @@ def pending_tasks(told: ContentByAuthor) -> Iterator[Probe]:
 def _listed(call: Call) -> list[Task] | None:
     """The tasks of a call that writes a whole list; None if it does not."""
     for value in call.given.values():
-        if isinstance(value, list) and any(isinstance(one, dict) and "status" in one for one in value):
-            return [task for one in value if (task := _task(call.record, one))]
+        if isinstance(value, list) and any(
+            isinstance(fields, dict) and "status" in fields for fields in value
+        ):
+            tasks = (_task(call.record, fields) for fields in value)
+            return [task for task in tasks if task]
     return None
 
 
@@ -291,16 +294,16 @@ def _track_single_task(single: dict[str, Task], call: Call, answer: Excerpt | No
         old = single[number]
         single[number] = Task(old.text, old.record, bool(_OVER.search(status)) if status else old.over)
     elif "subject" in call.given and (task := _task(call.record, call.given)):
-        given = _NUMBER.search(answer.text[:200]) if answer else None
-        single[given[1] if given else f"{call.record} {call.id}"] = task
+        assigned = _NUMBER.search(answer.text[:200]) if answer else None
+        single[assigned[1] if assigned else f"{call.record} {call.id}"] = task
 
 
 def current_step(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the model's last meaningful sentence and the main argument of its last call."""
-    for words in reversed(told.model):
-        said = [sentence for sentence in sentences(words.text) if len(content_stems(sentence)) >= 3]
-        if said:
-            yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
+    for excerpt in reversed(told.model):
+        telling = [sentence for sentence in sentences(excerpt.text) if len(content_stems(sentence)) >= 3]
+        if telling:
+            yield Probe(CURRENT_STEP, telling[-1], excerpt.record, ("assistant",))
             break
     if told.calls and (argument := _main_argument(told.calls[-1])):
         call = told.calls[-1]
@@ -310,8 +313,10 @@ def current_step(told: ContentByAuthor) -> Iterator[Probe]:
 
 
 def _main_argument(call: Call) -> str:
-    given = (call.given.get(name) for name in _RUN)
+    arguments = (call.given.get(name) for name in _RUN)
     lines = (
-        value.strip().splitlines()[0].strip() for value in given if isinstance(value, str) and value.strip()
+        value.strip().splitlines()[0].strip()
+        for value in arguments
+        if isinstance(value, str) and value.strip()
     )
     return next(lines, "")[:LONGEST_LINE].strip()

@@ -93,12 +93,12 @@ class _Seen:
 
     def _to_the_letter(self, text: str) -> bool:
         text = " ".join(text.split())
-        place = self._spaced.find(text)
-        while place >= 0:
-            end = place + len(text)
-            if not (_joined(self._spaced, place) or _joined(self._spaced, end)):
+        position = self._spaced.find(text)
+        while position >= 0:
+            end = position + len(text)
+            if not (_joined(self._spaced, position) or _joined(self._spaced, end)):
                 return True
-            place = self._spaced.find(text, place + 1)
+            position = self._spaced.find(text, position + 1)
         return False
 
     def _verbatim(self, text: str) -> bool:
@@ -109,18 +109,18 @@ class _Seen:
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:
-        words = content_stems(text)
-        if len(words) < 2:
+        stems = content_stems(text)
+        if len(stems) < 2:
             return False
         held: Counter[int] = Counter()
-        for word in words:
+        for word in stems:
             lines = self._places.get(word, ())
             held.update({line - back for line in lines for back in range(TOGETHER)})
-        return max(held.values(), default=0) >= ENOUGH_WORDS * len(words)
+        return max(held.values(), default=0) >= ENOUGH_WORDS * len(stems)
 
 
-def _joined(text: str, place: int) -> bool:
+def _joined(text: str, position: int) -> bool:
     """Whether this position is inside a word."""
-    return 0 < place < len(text) and all(
-        sign.isascii() and sign.isalnum() for sign in text[place - 1 : place + 1]
+    return 0 < position < len(text) and all(
+        sign.isascii() and sign.isalnum() for sign in text[position - 1 : position + 1]
     )

@@ -64,11 +64,11 @@ def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Samp
         by_kind[probe.kind].setdefault(probe.text, probe)
     for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
-    for kind, found in by_kind.items():
+    for kind, probes_of_kind in by_kind.items():
         # Within a kind, the most important facts come last.
-        chosen += list(found.values())[-MOST_PER_KIND[kind] :]
-        if len(found) > MOST_PER_KIND[kind]:
-            left_out[kind] = len(found) - MOST_PER_KIND[kind]
+        chosen += list(probes_of_kind.values())[-MOST_PER_KIND[kind] :]
+        if len(probes_of_kind) > MOST_PER_KIND[kind]:
+            left_out[kind] = len(probes_of_kind) - MOST_PER_KIND[kind]
     return Sample(tuple(chosen), left_out)
 
 
@@ -125,8 +125,8 @@ class Names:
         What the user typed is most important, then what the user pasted, then what occurs most often.
         """
         folders = self._folders()
-        kept = [text for text, seen in self._found.items() if _is_significant(text, seen, folders)]
-        return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
+        texts = [text for text, seen in self._found.items() if _is_significant(text, seen, folders)]
+        return sorted(texts, key=lambda text: (self._found[text].level, len(self._found[text].records)))
 
     def newest(self, text: str) -> tuple[str, str]:
         """The newest record with it (the user's first, then the model's, then calls), and the kind recall gives it."""
@@ -155,14 +155,14 @@ def _ends(told: Excerpt) -> Excerpt:
 
 def _newest(stretches: Iterable[Excerpt]) -> list[Excerpt]:
     """The newest texts that fit into `READ_IN_ALL`, in order."""
-    kept: list[Excerpt] = []
+    newest: list[Excerpt] = []
     room = READ_IN_ALL
     for told in map(_ends, reversed(list(stretches))):
         room -= len(told.text)
         if room < 0:
             break
-        kept.append(told)
-    return kept[::-1]
+        newest.append(told)
+    return newest[::-1]
 
 
 def _is_significant(text: str, seen: _Finding, folders: set[str]) -> bool:

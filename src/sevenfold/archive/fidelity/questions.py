@@ -22,7 +22,7 @@ def question(probe: Probe) -> str:
     """The question for a fact; a file or an identifier is asked for by its name."""
     if probe.kind in (EDITED_FILE, IDENTIFIER):
         return probe.text
-    words = dict.fromkeys(word for word in _WORD.findall(probe.text) if content_stems(word))
-    longest = sorted(words, key=len, reverse=True)[:MOST_WORDS]
-    chosen = [word for word in reversed(words) if word in longest]
+    distinct = dict.fromkeys(word for word in _WORD.findall(probe.text) if content_stems(word))
+    longest = sorted(distinct, key=len, reverse=True)[:MOST_WORDS]
+    chosen = [word for word in reversed(distinct) if word in longest]
     return f"{' '.join(chosen) or probe.text}?"

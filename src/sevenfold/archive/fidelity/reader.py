@@ -61,14 +61,14 @@ def read_items(items: Iterable[Item]) -> ContentByAuthor:
 
 def texts(items: Iterable[Item]) -> list[str]:
     """The texts the model sees in these records, one for each block that has any."""
-    found = []
+    texts_found = []
     for item in items:
         for block in item.shown:
-            said = _shown(block)
+            shown = _shown(block)
             # A command is shown inside a client's tags, but probes look for it as typed: add both.
-            typed = authorship.users_words(item.said) if "<command-" in said else ""
-            found += [text for text in (said, typed) if text.strip()]
-    return found
+            typed = authorship.users_words(item.said) if "<command-" in shown else ""
+            texts_found += [text for text in (shown, typed) if text.strip()]
+    return texts_found
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -57,8 +57,8 @@ def shortened(sentence: str) -> str:
 
 def content_stems(text: str) -> frozenset[str]:
     """The stems of the meaningful words; negations are among them."""
-    words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
-    return frozenset([stem for word in words if (stem := _stem(word))])
+    distinct = {match[1] or match[0] for match in _WORD.finditer(text.casefold())}
+    return frozenset([stem for word in distinct if (stem := _stem(word))])
 
 
 @lru_cache(maxsize=100_000)

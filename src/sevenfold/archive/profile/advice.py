@@ -87,19 +87,19 @@ _WHY_IDLE = "the pause was longer than the cache lives, so the whole prompt was 
 
 def _idle(session: SessionProfile, breaks: Sequence[CacheBreak], cost: float, money: Money) -> str:
     name = "1 idle break" if len(breaks) == 1 else f"{len(breaks):,} idle breaks"
-    said = f"{name} cost {money(cost)}: {_WHY_IDLE}"
+    sentence = f"{name} cost {money(cost)}: {_WHY_IDLE}"
     # With a lifetime of an hour, pauses shorter than that lose nothing, but every write costs more.
     avoidable = [lost for lost in breaks if SHORT_LIFETIME <= (lost.idle_seconds or 0) < HOUR]
     extra = session.hour_lifetime_extra_usd
     saved = _cost(avoidable)
     if not avoidable or not extra:
-        return f"{said}; compacting before a long pause makes the next one cheaper."
+        return f"{sentence}; compacting before a long pause makes the next one cheaper."
     net = saved - extra
     times = "it" if len(breaks) == 1 else f"{len(avoidable):,} of them"
     cheaper = (
         f"{money(net)} less in all" if net > 0 else f"{money(-net)} more in all, so it would not have paid"
     )
-    return f"{said}. A cache lifetime of one hour avoids {times}: {cheaper}."
+    return f"{sentence}. A cache lifetime of one hour avoids {times}: {cheaper}."
 
 
 def dominating(session: SessionProfile) -> Iterator[str]:

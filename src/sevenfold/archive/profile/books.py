@@ -181,7 +181,11 @@ class Books:
         full = [event.tokens_before or 0 for event in self.compactions if event.trigger == "auto"]
         early = full and max(full) < LEAST_FILLED * profile.window
         if early or peak > profile.window:
-            others = (one.window for one in map(find, names()) if one.provider == profile.provider)
+            others = (
+                profile_of_model.window
+                for profile_of_model in map(find, names())
+                if profile_of_model.provider == profile.provider
+            )
             inferred = min((window for window in others if window >= peak), default=profile.window)
             if inferred != profile.window:
                 return inferred, "inferred"
@@ -315,7 +319,7 @@ class Lane:
 
     def ideal_cost(self) -> float:
         """The cost of the priced calls with a perfect cache, which restarts at compactions and model changes."""
-        runs = groupby(self._billed, key=lambda one: (one[0], one[1].model))
+        runs = groupby(self._billed, key=lambda call: (call[0], call[1].model))
         listed = [list(run) for _, run in runs]
         return fsum(ideal_cost([call for *_, call in run], run[0][1]) or 0.0 for run in listed)
 

@@ -81,12 +81,12 @@ class CacheFollower:
 
     def check(self, report: CallReport, call: int) -> CacheBreak | None:
         """The cache break of a call whose usage is known, if it had one; ``call`` is its number."""
-        found = self._break(self._before, report, call) if self._before else None
+        broken = self._break(self._before, report, call) if self._before else None
         self._events.clear()
         self._before = report
         self._reads = self._reads or report.used.cache_read_input_tokens > 0
         self._lifetime = lifetime_of(report.used) or self._lifetime
-        return found
+        return broken
 
     def _break(self, before: CallReport, report: CallReport, call: int) -> CacheBreak | None:
         read, earlier = report.used.cache_read_input_tokens, before.used

@@ -191,11 +191,11 @@ class WindowHistory:
     def restart(self, live: Mapping[Hashable, ContextPiece]) -> None:
         """Restart with these pieces: a compaction removed all others for good."""
         self._weigh()
-        kept = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
+        pieces = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
         self._book_all()
-        self._held = kept
+        self._held = pieces
         # Summed anew, so that rounding errors do not add up over a long session.
-        self._held_tokens = sum(held.tokens for held in kept.values())
+        self._held_tokens = sum(held.tokens for held in pieces.values())
         self.show(live)
         self._linear = False
 

@@ -248,8 +248,8 @@ class ProfileReport(Struct, frozen=True):
 
 def _week(day: str) -> str:
     """The Monday of a day's week."""
-    found = date.fromisoformat(day)
-    return (found - timedelta(days=found.weekday())).isoformat()
+    day_of_week = date.fromisoformat(day)
+    return (day_of_week - timedelta(days=day_of_week.weekday())).isoformat()
 
 
 GROUPS: dict[str, Callable[[SessionProfile, DayUsage], str | None]] = {
@@ -265,21 +265,23 @@ _TIMES = ("day", "week", "month")
 
 def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
     """The usage of each group; times are in order, other groups by cost, highest first."""
-    found: defaultdict[str | None, list[tuple[str, DayUsage]]] = defaultdict(list)
+    by_group: defaultdict[str | None, list[tuple[str, DayUsage]]] = defaultdict(list)
     for session in sessions:
         for used in session.usage_by_day:
-            found[GROUPS[by](session, used)].append((session.session_id, used))
-    made = [
+            by_group[GROUPS[by](session, used)].append((session.session_id, used))
+    sums = [
         UsageGroup(
             group=group,
             sessions=len({session for session, _ in each}),
             **_added(DayUsage, [used for _, used in each]),
         )
-        for group, each in found.items()
+        for group, each in by_group.items()
     ]
     if by in _TIMES:
-        return sorted(made, key=lambda one: one.group or "")
-    return sorted(made, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt, one.group or ""))
+        return sorted(sums, key=lambda usage: usage.group or "")
+    return sorted(
+        sums, key=lambda usage: (-(usage.cost_usd or 0.0), -usage.usage.prompt, usage.group or "")
+    )
 
 
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
@@ -304,7 +306,7 @@ def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
     """The sums of all fields whose type can be added up."""
     sums: dict[str, Any] = {}
     for field in structs.fields(kind):
-        values = [getattr(one, field.name) for one in each]
+        values = [getattr(usage, field.name) for usage in each]
         if field.type is int:
             sums[field.name] = sum(values)
         elif field.type == float | None:
@@ -335,12 +337,17 @@ def money(each: Iterable[float | None]) -> float | None:
 
 
 def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
-    found = defaultdict(list)
+    by_cause = defaultdict(list)
     for session in sessions:
-        for one in session.cache_breaks:
-            found[one.cause].append(one)
+        for broken in session.cache_breaks:
+            by_cause[broken.cause].append(broken)
     sums = [
-        BreakSum(cause, sum(one.tokens for one in each), len(each), money(one.cost_usd for one in each))
-        for cause, each in found.items()
+        BreakSum(
+            cause,
+            sum(broken.tokens for broken in each),
+            len(each),
+            money(broken.cost_usd for broken in each),
+        )
+        for cause, each in by_cause.items()
     ]
-    return sorted(sums, key=lambda one: -one.tokens)
+    return sorted(sums, key=lambda broken: -broken.tokens)

@@ -119,8 +119,10 @@ def profile(
     # Only now is it known which calls are copies; few files have any, so only those are read again.
     results |= _read(copies, jobs, None)
     ordered = [results[file] for file in files]
-    sessions = [one.session for one in ordered if one.session and (since is None or one.session.api_calls)]
-    errors = [FailedFile(str(one.path), one.error) for one in ordered if one.error]
+    sessions = [
+        file.session for file in ordered if file.session and (since is None or file.session.api_calls)
+    ]
+    errors = [FailedFile(str(file.path), file.error) for file in ordered if file.error]
     return ProfileReport(sessions, total(sessions, copied), found.failures + errors)
 
 
@@ -141,7 +143,8 @@ def _started(one: _Profiled) -> str:
 def _read(scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None) -> dict[Path, _Profiled]:
     """Profile files in this process, or in several with the largest files first."""
     sizes = {file: _state(file).st_size for file in scopes}
-    work, done = sum(sizes.values()), 0
+    work = sum(sizes.values())
+    done = 0
 
     def advance(number: int) -> None:
         nonlocal done
@@ -174,7 +177,8 @@ _SHARED: ContextVar[Synchronized[int]] = ContextVar("bytes read by all processes
 def _together(
     work: Sequence[tuple[Path, Scope]], jobs: int, advance: Callable[[int], None]
 ) -> dict[Path, _Profiled]:
-    before, read = set(multiprocessing.active_children()), multiprocessing.Value("q", 0)
+    before = set(multiprocessing.active_children())
+    read = multiprocessing.Value("q", 0)
     pool = ProcessPoolExecutor(jobs, initializer=_begin_work, initargs=(read,))
     reported = 0
     try:
@@ -182,7 +186,7 @@ def _together(
         results: dict[Path, _Profiled] = {}
         while waiting:
             done, waiting = wait(waiting, REPORT_SECONDS, FIRST_COMPLETED)
-            results |= {one.path: one for one in (future.result() for future in done)}
+            results |= {file.path: file for file in (future.result() for future in done)}
             now = read.value
             advance(now - reported)
             reported = now

@@ -57,15 +57,15 @@ class CallLabel(Struct, frozen=True):
     """The file it reads, whole or in part; empty for other calls."""
 
 
-def label_of(tool: str, given: Any) -> CallLabel:
+def label_of(tool: str, arguments: Any) -> CallLabel:
     """The label of a call, from its decoded input."""
-    if not isinstance(given, dict):
-        return CallLabel(tool, one_line(given) if isinstance(given, str) else "")
-    found = next((given[name] for name in _ABOUT if given.get(name)), "")
-    words = " ".join(map(str, found)) if isinstance(found, list) else str(found)
+    if not isinstance(arguments, dict):
+        return CallLabel(tool, one_line(arguments) if isinstance(arguments, str) else "")
+    about = next((arguments[name] for name in _ABOUT if arguments.get(name)), "")
+    text = " ".join(map(str, about)) if isinstance(about, list) else str(about)
     reads = tool.rsplit("__", 1)[-1].lower().replace("-", "_") in _READERS
-    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
-    return CallLabel(tool, one_line(words), path if reads else "")
+    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
+    return CallLabel(tool, one_line(text), path if reads else "")
 
 
 def label_of_block(block: Block) -> CallLabel:
@@ -82,9 +82,9 @@ def decoded(raw: Raw | bytes | str) -> Any:
         return None
 
 
-def one_line(words: str) -> str:
+def one_line(text: str) -> str:
     """The beginning of a text on one line."""
-    return " ".join(words[: 4 * LONGEST].split())[:LONGEST]
+    return " ".join(text[: 4 * LONGEST].split())[:LONGEST]
 
 
 def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
@@ -97,18 +97,18 @@ def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -
         return ContextPiece(TOOL_INPUTS, weight, call.tool if call else "", what)
     if kind in THINKING:
         return ContextPiece(THOUGHTS, weight)
-    words = one_line(blocks.words_of(block))
+    text = one_line(blocks.words_of(block))
     if said.summary or kind == "compaction":
-        return ContextPiece(SUMMARIES, weight, what=words)
+        return ContextPiece(SUMMARIES, weight, what=text)
     if kind in ("image", "document"):
         return ContextPiece(IMAGES, weight, what=kind)
     if said.role == "assistant":
-        return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=words or kind)
+        return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=text or kind)
     if said.role == "system" and not said.attachment:
-        return ContextPiece(SYSTEM, weight, what=words)
+        return ContextPiece(SYSTEM, weight, what=text)
     if authorship.from_user(said) and (kind != "text" or authorship.typed(said, block)):
-        return ContextPiece(USER_TEXT, weight, what=words)
-    return ContextPiece(ATTACHMENTS, weight, said.attachment, words)
+        return ContextPiece(USER_TEXT, weight, what=text)
+    return ContextPiece(ATTACHMENTS, weight, said.attachment, text)
 
 
 def pieces_in(view: View) -> Iterator[ContextPiece]:

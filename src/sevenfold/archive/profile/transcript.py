@@ -135,12 +135,12 @@ class TranscriptReader:
         """The session's title so far, or the user's first words."""
         return labels.one_line(title_of(self._labels) or self._first_words)
 
-    def _bill(self, made: Billed) -> None:
-        call, at = f"billed {made.request}", seconds(made.timestamp)
+    def _bill(self, billed: Billed) -> None:
+        call, at = f"billed {billed.request}", seconds(billed.timestamp)
         if call not in self.call_ids:
             self.call_ids.add(call)
             if self.scope.counts(call, at):
-                self.books.billed(CallReport(model=made.model, usage=Usage.read(made.usage), at=at))
+                self.books.billed(CallReport(model=billed.model, usage=Usage.read(billed.usage), at=at))
 
     def profile(self, file: Path) -> SessionProfile:
         """Finish reading and return the profile; call it after the last line of the file."""
@@ -204,7 +204,9 @@ class TranscriptReader:
         parent = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
         name = self._side_of.get(parent or "")
         if name is None and self._speaking and self._speaking.damaged:
-            name = next((name for name, one in self._side.items() if one is self._speaking), None)
+            name = next(
+                (name for name, conversation in self._side.items() if conversation is self._speaking), None
+            )
         self._side_of[entry.uuid] = name or entry.uuid
         return self._side_of[entry.uuid]
 

@@ -198,10 +198,10 @@ class RolloutConverter:
 
     def _said(self, role: str, content: list[Json]) -> Iterator[dict[str, Any]]:
         yield from self._flush()
-        words = _words(content)
+        text = _words(content)
         record = self._record("user", message={"role": role, "content": content})
-        if role == "user" and _TAG.match(words) and words.strip() not in self._typed:
-            self._undecided.append((record, words.strip()))
+        if role == "user" and _TAG.match(text) and text.strip() not in self._typed:
+            self._undecided.append((record, text.strip()))
         else:
             yield record
 
@@ -265,18 +265,20 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
         case "message":
             return _parts(item.get("content"))
         case "reasoning":
-            words = _text(item.get("content")) or _text(item.get("summary"))
+            text = _text(item.get("content")) or _text(item.get("summary"))
             sealed = _text(item.get("encrypted_content"))
             if sealed:
                 return [{"type": "redacted_thinking", "data": sealed, "id": _text(item.get("id")) or name}]
-            return [{"type": "thinking", "thinking": words, "signature": ""}] if words else []
+            return [{"type": "thinking", "thinking": text, "signature": ""}] if text else []
         case "compaction" | "compaction_summary":
             return _summarised(item, [])
         case _ if kind.endswith("_call"):
-            given = item.get("arguments", item.get("input", item.get("action")))
-            decoded = _json(given) if isinstance(given, str) else given
+            arguments = item.get("arguments", item.get("input", item.get("action")))
+            decoded = _json(arguments) if isinstance(arguments, str) else arguments
             call, tool = item.get("call_id"), _text(item.get("name")) or kind.removesuffix("_call")
-            asked = decoded if isinstance(decoded, dict) else {} if given is None else {"input": given}
+            asked = (
+                decoded if isinstance(decoded, dict) else {} if arguments is None else {"input": arguments}
+            )
             # Calls without an id are to the provider's own tools and have no result.
             known = {"type": "tool_use", "id": call} if call else {"type": "server_tool_use", "id": name}
             return [{**known, "name": tool, "input": asked}]
@@ -288,33 +290,33 @@ def _summarised(item: dict[str, Any], parts: list[Json]) -> list[Json]:
     """The content blocks of an item for the summary; only the provider can read an encrypted one."""
     if sealed := _text(item.get("encrypted_content")):
         return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
-    words = _text(item.get("message"))
-    return parts or ([{"type": "text", "text": words}] if words else [])
+    text = _text(item.get("message"))
+    return parts or ([{"type": "text", "text": text}] if text else [])
 
 
 def _result(item: dict[str, Any]) -> dict[str, Any]:
     output = item.get("output")
-    words = output if isinstance(output, str) else _text(output)
-    about = _json(words) if words.startswith("{") else None
+    text = output if isinstance(output, str) else _text(output)
+    about = _json(text) if text.startswith("{") else None
     match about:
         case {"metadata": {"exit_code": int(code)}}:
             failed = code != 0
         case _:
-            failed = bool(_FAILED.match(words[:1_000]))
-    found = {"type": "tool_result", "tool_use_id": _text(item.get("call_id")), "content": words}
-    return {**found, "is_error": True} if failed else found
+            failed = bool(_FAILED.match(text[:1_000]))
+    block = {"type": "tool_result", "tool_use_id": _text(item.get("call_id")), "content": text}
+    return {**block, "is_error": True} if failed else block
 
 
 def _parts(content: Any) -> list[Json]:
     """The content blocks of a message."""
-    found = []
+    converted = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
             address = _text(part.get("image_url"))
-            found.append(foreign.part({"type": "input_image", "image_url": address}))
-        elif (words := _text(part)).strip():
-            found.append({"type": "text", "text": words})
-    return found
+            converted.append(foreign.part({"type": "input_image", "image_url": address}))
+        elif (text := _text(part)).strip():
+            converted.append({"type": "text", "text": text})
+    return converted
 
 
 def _words(parts: list[Json]) -> str:

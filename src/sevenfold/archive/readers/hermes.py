@@ -171,9 +171,9 @@ def _calls(raw: Any) -> list[Json]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
             continue
-        given = decode_line(string(function.get("arguments")).encode(errors="replace"))
+        arguments = decode_line(string(function.get("arguments")).encode(errors="replace"))
         block = {"type": "tool_use", "id": string(call.get("id")), "name": string(function.get("name"))}
-        blocks.append({**block, "input": given or {}})
+        blocks.append({**block, "input": arguments or {}})
     return blocks
 
 

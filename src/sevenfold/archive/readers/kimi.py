@@ -55,8 +55,8 @@ def _converted(records: LinkedRecords, name: str, message: Json) -> Iterator[dic
     match role:
         case "user" | "system":
             by_program = {"isMeta": True} if _is_programs(content) else {}
-            said = {"role": role, "content": content}
-            yield records.record("user", name, "", message=said, **by_program)
+            converted = {"role": role, "content": content}
+            yield records.record("user", name, "", message=converted, **by_program)
         case "tool":
             result = {
                 "type": "tool_result",
@@ -97,10 +97,10 @@ def _blocks(content: Any) -> list[Json]:
 def _call(call: Json) -> Json:
     asked = call.get("function")
     function = asked if isinstance(asked, dict) else {}
-    given = decode_line(string(function.get("arguments")).encode(errors="replace"))
+    arguments = decode_line(string(function.get("arguments")).encode(errors="replace"))
     return {
         "type": "tool_use",
         "id": string(call.get("id")),
         "name": string(function.get("name")),
-        "input": given or {},
+        "input": arguments or {},
     }

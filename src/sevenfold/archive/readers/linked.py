@@ -47,15 +47,15 @@ class LinkedRecords:
         return {"type": kind, **linked, **self._shared, **fields}
 
     def boundary(
-        self, name: str, timestamp: str, tokens: int | None, kept: Segment | None
+        self, name: str, timestamp: str, tokens: int | None, segment: Segment | None
     ) -> dict[str, Any]:
         """The record of a compaction that hides everything before it except a kept segment."""
         about: dict[str, Any] = {"trigger": "auto", "preTokens": tokens}
-        if kept is not None:
+        if segment is not None:
             about["preservedSegment"] = {
-                "headUuid": kept.head_uuid,
-                "anchorUuid": kept.anchor_uuid,
-                "tailUuid": kept.tail_uuid,
+                "headUuid": segment.head_uuid,
+                "anchorUuid": segment.anchor_uuid,
+                "tailUuid": segment.tail_uuid,
             }
         behind = self.newest
         linked = {"parentUuid": None, "logicalParentUuid": behind}

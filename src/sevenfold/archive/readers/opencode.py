@@ -137,8 +137,8 @@ class _Converter:
 
     def _said(self, message: str, name: str, at: str, content: list[Json], **fields: Any) -> dict[str, Any]:
         self._first_record.setdefault(message, name)
-        said = {"role": "user", "content": content}
-        return self._records.record("user", name, at, message=said, **fields)
+        fields["message"] = {"role": "user", "content": content}
+        return self._records.record("user", name, at, **fields)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -202,8 +202,8 @@ class _Converter:
         self._records.newest = tail
         yield {**call, "isSidechain": True, "agentId": SUMMARISER, "parentUuid": None}
         head = self._first_record.get(string(part.get("tail_start_id")))
-        kept = None if head is None or tail is None else Segment(head, name, tail)
-        begun = self._records.boundary(boundary, asked_at, None, kept)
+        segment = None if head is None or tail is None else Segment(head, name, tail)
+        begun = self._records.boundary(boundary, asked_at, None, segment)
         if part.get("auto") is False:
             begun["compactMetadata"]["trigger"] = "manual"
         yield begun

@@ -147,9 +147,9 @@ class _Converter:
         tail = self._records.newest
         summary_name = f"{name}-summary"
         head = self._first_kept(entry)
-        kept = None if head is None or tail is None else Segment(head, summary_name, tail)
+        segment = None if head is None or tail is None else Segment(head, summary_name, tail)
         tokens = entry.get("tokensBefore")
-        yield self._records.boundary(name, at, tokens if isinstance(tokens, int) else None, kept)
+        yield self._records.boundary(name, at, tokens if isinstance(tokens, int) else None, segment)
         yield self._records.summary(summary_name, at, summary)
 
     def _first_kept(self, entry: Json) -> str | None:
@@ -211,8 +211,8 @@ def _spoken(part: Json) -> Iterator[Json]:
             yield {"type": "thinking", "thinking": thought, "signature": ""}
         case {"type": "toolCall", "id": str() as call, "name": str() as tool}:
             asked = part.get("arguments")
-            given = asked if isinstance(asked, dict) else {}
-            yield {"type": "tool_use", "id": call, "name": tool, "input": given}
+            arguments = asked if isinstance(asked, dict) else {}
+            yield {"type": "tool_use", "id": call, "name": tool, "input": arguments}
 
 
 def _usage(reported: Any) -> Json:

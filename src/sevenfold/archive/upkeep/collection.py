@@ -86,9 +86,11 @@ def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = 
         gone = [*_unfinished(home, busy), *_choose(results, limits, now)]
         if not dry_run:
             _remove(gone)
-    chosen = {one.path for one in gone}
-    kept = [one for one in results if one.path not in chosen]
-    return Collection(gone, len(kept), sum(one.size for one in kept), [one.name for one in busy])
+    chosen = {result.path for result in gone}
+    remaining = [result for result in results if result.path not in chosen]
+    return Collection(
+        gone, len(remaining), sum(result.size for result in remaining), [result.name for result in busy]
+    )
 
 
 def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
@@ -135,12 +137,12 @@ def _unfinished_beside(project: Project) -> list[Path]:
 
 
 def _choose(results: list[_Result], limits: RetentionLimits, now: float) -> Iterator[Collected]:
-    left = sum(one.size for one in results)
-    for one in sorted(results, key=lambda one: (not one.orphan, one.modified, one.key)):
-        why = "" if one.spared else _reason(one, limits, now, left)
+    left = sum(result.size for result in results)
+    for result in sorted(results, key=lambda result: (not result.orphan, result.modified, result.key)):
+        why = "" if result.spared else _reason(result, limits, now, left)
         if why:
-            left -= one.size
-            yield Collected(one.path, one.size, why)
+            left -= result.size
+            yield Collected(result.path, result.size, why)
 
 
 def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> str:
@@ -154,12 +156,12 @@ def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> 
 
 
 def _remove(gone: list[Collected]) -> None:
-    for one in gone:
+    for result in gone:
         try:
-            one.path.unlink(missing_ok=True)
+            result.path.unlink(missing_ok=True)
         except OSError as error:
-            raise explain(error, one.path) from error
-    for folder in {one.path.parent for one in gone if one.why == "orphan"}:
+            raise explain(error, result.path) from error
+    for folder in {result.path.parent for result in gone if result.why == "orphan"}:
         if not any(folder.iterdir()):
             folder.rmdir()
 
@@ -176,14 +178,14 @@ def _logs(session: SessionFiles) -> Iterator[LineLog]:
 def _needed_by(log: LineLog, view: View) -> set[Key]:
     """The stored results that a transcript or branch still needs."""
     marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
-    found = [(offset, entries.read(raw)) for offset, raw in marked]
-    start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
+    marked_records = [(offset, entries.read(raw)) for offset, raw in marked]
+    start = 0 if view.unknown_kinds else _undo_reaches(log, marked_records, view.boundary)
     calls = {call for item in view.items for call in item.said.answers}
-    pinned = _pinned(found)
+    pinned = _pinned(marked_records)
     calls |= {call for uuid in pinned for call in _answers(log, uuid)}
     return {
         _key(path)
-        for offset, entry in found
+        for offset, entry in marked_records
         for path, call, record in _references(entry)
         if offset >= start or call in calls or record in pinned
     }
@@ -193,18 +195,20 @@ def _references(entry: Entry) -> list[tuple[str, str, str]]:
     """The stored results an entry refers to: the path, tool call id and record id of each."""
     match entry:
         case Said(uuid=uuid, stored=stored):
-            return [(one.path, call, uuid) for call, one in stored.items()]
+            return [(place.path, call, uuid) for call, place in stored.items()]
         case Decision(made=Offloaded() as made):
             return [(made.path, made.tool_use_id, "")]
         case _:
             return []
 
 
-def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
+def _undo_reaches(log: LineLog, records: list[tuple[int, Entry]], live: str | None) -> int:
     """The offset from which records could return to view if the last compaction in force were undone."""
-    boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
-    decided = [entry.made for _, entry in found if isinstance(entry, Decision)]
-    before = {made.boundary: made.previous_boundary for made in decided if isinstance(made, Carry)}
+    boundaries = {entry.uuid: (offset, entry) for offset, entry in records if isinstance(entry, Boundary)}
+    decided = [entry.made for _, entry in records if isinstance(entry, Decision)]
+    before = {
+        decision.boundary: decision.previous_boundary for decision in decided if isinstance(decision, Carry)
+    }
     offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
     if boundary is None or boundary.about.preserved_segment is None:
         return offset
@@ -212,19 +216,19 @@ def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None
     return min(offset, head[0]) if head else 0
 
 
-def _pinned(found: list[tuple[int, Entry]]) -> set[str]:
+def _pinned(records: list[tuple[int, Entry]]) -> set[str]:
     pinned: set[str] = set()
-    for _, entry in found:
+    for _, entry in records:
         if isinstance(entry, Decision) and isinstance(entry.made, Pin):
             (pinned.discard if entry.made.off else pinned.add)(entry.made.record)
     return pinned
 
 
 def _answers(log: LineLog, uuid: str) -> tuple[str, ...]:
-    found = log.record(uuid)
-    return found[1].answers if found and isinstance(found[1], Said) else ()
+    record_at = log.record(uuid)
+    return record_at[1].answers if record_at and isinstance(record_at[1], Said) else ()
 
 
 def _key(path: str) -> Key:
-    given = PurePath(path)
-    return given.parent.name, given.name
+    stored_path = PurePath(path)
+    return stored_path.parent.name, stored_path.name

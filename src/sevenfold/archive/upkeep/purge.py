@@ -64,7 +64,7 @@ def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFi
     """The sessions with this id, or whose files have this name, in one project's folder or in all."""
     projects = home.projects() if folder is None else [home.project(folder)]
     names = {session, safe_name(session)}
-    return [one for project in projects for one in project.all_sessions() if one.name in names]
+    return [files for project in projects for files in project.all_sessions() if files.name in names]
 
 
 def remove(home: Home, session: SessionFiles, stamper: RecordStamper) -> None:
@@ -97,18 +97,18 @@ class Affected(Struct, frozen=True):
 
 def leaks_with(home: Home, digest: str, progress: Progress) -> list[Leak]:
     """The secrets whose digest, as `sevenfold scan` prints it, begins with this."""
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     for path in home.texts():
         progress(path)
         for hit in find_secrets(path):
             if hit.digest.startswith(digest):
-                found[hit.secret] = hit.kind
-    return [Leak(secret, kind) for secret, kind in found.items()]
+                secrets[hit.secret] = hit.kind
+    return [Leak(secret, kind) for secret, kind in secrets.items()]
 
 
 def survey(home: Home, leaks: Sequence[Leak], progress: Progress = lambda path: None) -> list[Affected]:
     """The files in which these secrets are stored."""
-    found = []
+    affected = []
     for project, session, files in _groups(home):
         places: dict[Path, int] = {}
         for path in files:
@@ -116,8 +116,8 @@ def survey(home: Home, leaks: Sequence[Leak], progress: Progress = lambda path: 
             if times := sum(times for _, times in _without(path, leaks)):
                 places[path] = times
         if places:
-            found.append(Affected(project, session, places))
-    return found
+            affected.append(Affected(project, session, places))
+    return affected
 
 
 def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, list[Path]]]:
@@ -132,14 +132,14 @@ def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, l
 def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], stamper: RecordStamper) -> int:
     """Mask these secrets in all these files; returns the number of places masked."""
     with ExitStack() as locks:
-        for one in affected:
-            if one.session and one.session.transcript.exists():
-                locks.enter_context(FileLock(one.session.transcript))
-                lock_branches(one.session, locks)
-            if home.telemetry in one.places:
+        for session_with_leaks in affected:
+            if session_with_leaks.session and session_with_leaks.session.transcript.exists():
+                locks.enter_context(FileLock(session_with_leaks.session.transcript))
+                lock_branches(session_with_leaks.session, locks)
+            if home.telemetry in session_with_leaks.places:
                 # The lock keeps the file from being rotated meanwhile.
                 locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
-        return sum(_purge(home, leaks, one, stamper) for one in affected)
+        return sum(_purge(home, leaks, session_with_leaks, stamper) for session_with_leaks in affected)
 
 
 def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, stamper: RecordStamper) -> int:
@@ -166,8 +166,8 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, stamper: Recor
             places=places,
             files=len(affected.places),
         ).write(home)
-        for one in (*logs, *others):
-            one.commit()
+        for file in (*logs, *others):
+            file.commit()
     for path in indexes:
         path.unlink(missing_ok=True)
     for path in {path.with_name(MAILBOX) for path in mailboxes}:

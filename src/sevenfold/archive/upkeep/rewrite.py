@@ -119,7 +119,7 @@ class Rewrite(Struct):
         """A carry record with its positions adjusted to the new file; any other record unchanged."""
         if _CARRY not in raw[:200]:
             return raw
-        return _POSITION.sub(lambda found: b'"%s":%d' % (found[1], self._shifted(int(found[2]))), raw)
+        return _POSITION.sub(lambda match: b'"%s":%d' % (match[1], self._shifted(int(match[2]))), raw)
 
     def _shifted(self, position: int) -> int:
         return position + self._by[bisect_right(self._from, position) - 1]
@@ -134,9 +134,9 @@ class Rewrite(Struct):
             plain = replace(epoch, drops_thinking_after=None, boundary=None)
             yield self._own(replace(plain, reason="purged", drops_thinking=True))
 
-    def _own(self, made: OwnDecision) -> bytes:
+    def _own(self, decision: OwnDecision) -> bytes:
         # Without a record in `at`, the decision applies wherever the conversation continues from.
-        stamped = replace(made, id=self.stamper.ids.new(), at=None, timestamp=self.stamper.stamp())
+        stamped = replace(decision, id=self.stamper.ids.new(), at=None, timestamp=self.stamper.stamp())
         return decided(stamped).line
 
 
@@ -144,7 +144,7 @@ def _identity(entry: Entry) -> object:
     """What masking must not change in a record: its kind, ids and structure, but not its texts."""
     match entry:
         case Said():
-            stored = [(call, one.path) for call, one in entry.stored.items()]
+            stored = [(call, place.path) for call, place in entry.stored.items()]
             kinds = [(block.kind, block.id) for block in entry.blocks]
             return replace(entry, blocks=(), stored={}, usage=None), kinds, stored
         case Boundary():

@@ -69,10 +69,10 @@ def scan(path: Path, reached: Callable[[int], None] = lambda offset: None) -> It
 def _in_records(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
     for number, line in enumerate(log.scan(path, limit=sys.maxsize), 1):
         reached(line.offset)
-        said = said_in(line.raw)
-        for found in redact.find(said):
-            secret = said[found.start : found.end]
-            yield SecretHit(found.kind, found.digest, secret, number, _record(line.raw))
+        text = said_in(line.raw)
+        for match in redact.find(text):
+            secret = text[match.start : match.end]
+            yield SecretHit(match.kind, match.digest, secret, number, _record(line.raw))
 
 
 def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
@@ -81,9 +81,9 @@ def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
         reached(offset)
         offset += len(piece)
         text = piece.decode(errors="surrogateescape")
-        for found in redact.find(text):
-            number = before + text.count("\n", 0, found.start)
-            yield SecretHit(found.kind, found.digest, text[found.start : found.end], number)
+        for match in redact.find(text):
+            number = before + text.count("\n", 0, match.start)
+            yield SecretHit(match.kind, match.digest, text[match.start : match.end], number)
         before += piece.count(b"\n")
 
 
@@ -150,9 +150,9 @@ class Leak:
                 f"the secret has {len(secret)} characters; below {SHORTEST} it could occur anywhere by chance, "
                 "so give all of it"
             )
-        found = next(iter(redact.find(secret)), None)
-        if not kind and found and (found.start, found.end) == (0, len(secret)):
-            kind = found.kind
+        match = next(iter(redact.find(secret)), None)
+        if not kind and match and (match.start, match.end) == (0, len(secret)):
+            kind = match.kind
         self.mask = redact.label(kind or "secret", redact.digest(secret))
         self._pattern = re.compile("".join(map(_character, secret)))
         self._anchor = max(_PLAIN_RUN.findall(secret) or [""], key=len)
@@ -186,8 +186,8 @@ class Leak:
     def _in_string(self, body: str) -> tuple[str, int]:
         meant = redact.Uncovered(body, _ESCAPE, _meaning)
         parts, end = [], 0
-        for found in self._pattern.finditer(meant.text):
-            start, stop = meant.span(*found.span())
+        for match in self._pattern.finditer(meant.text):
+            start, stop = meant.span(*match.span())
             parts += [body[end:start], self.mask]
             end = stop
         return "".join([*parts, body[end:]]), len(parts) // 2
