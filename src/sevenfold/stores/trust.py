@@ -106,7 +106,7 @@ def brings(folder: Path) -> dict[str, str]:
         for pattern in patterns:
             matching = _matching(folder, pattern)
             if further := matching[MOST_SEEN:]:
-                found[f"{kind} {pattern}, {len(further):,} further files"] = _state_of(further)
+                digests[f"{kind} {pattern}, {len(further):,} further files"] = _state_of(further)
             for path in matching[:MOST_SEEN]:
                 content = _content(path)
                 digests[f"{kind} {path.relative_to(folder).as_posix()}"] = hashlib.sha256(
