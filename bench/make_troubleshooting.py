@@ -30,6 +30,7 @@ ADVICE = {
     "TranscriptDenied": "Give yourself access to the file or folder, or choose another.",
     "TranscriptLocked": "Close the other program that has the session open, then try again.",
     "TranscriptOvertaken": "Open the session again; the other process goes on from where this one stopped.",
+    "TranscriptLost": "Open the session again to continue from what is there; look why the database lost records.",
     "TranscriptTooNew": "Update Sevenfold, or only read the session.",
     "TranscriptFull": "Make room on the disk and repeat it; nothing that was there is damaged.",
     "ResultMissing": "Ask for a result that is stored; one that `sevenfold gc` or a purge removed is gone.",

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.archive import databases
+from sevenfold.archive import databases, stores
 from sevenfold.archive.formats import COMPRESSED, first_records, is_session_file
 from sevenfold.archive.untrusted import one_line
 from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
@@ -229,9 +229,13 @@ def _folder(raw: bytes) -> str:
 def find(name: str, looked_at: Step | None = None) -> Path:
     """The file of a session, by path, id, beginning of an id, title, or `last`; a .jsonl path need not exist.
 
+    For a session in a store, by the store's URL, # and its name, that is a copy; see `sevenfold.archive.stores`.
     ``looked_at`` is told how many sessions were looked at, if titles have to be read. Raises `InputError` if several
     match, `TranscriptForeign` for a folder or no name, else `TranscriptMissing`.
     """
+    in_store = stores.by_url(name)
+    if in_store is not None:
+        return stores.copy_of(in_store)
     path = Path(name)
     try:
         if path.is_file() or databases.is_database(path.parent):

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from sevenfold.archive import rewrite
+from sevenfold.archive import rewrite, stores
 from sevenfold.archive.rewrite import RecordedSession
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, spinner
@@ -39,23 +39,28 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    recorded = rewrite.inspect(transcripts.find(options.file), options.model)
+    in_store = stores.by_url(options.file) is not None
+    if in_store and options.update:
+        raise Refused("the notes of a session in a store are updated by the program that keeps it there")
+    path = transcripts.find(options.file)
+    recorded = rewrite.inspect(path, options.model)
+    file = stores.notes_of_copy(path) if in_store else recorded.notes
     done = _update(recorded) if options.update else ""
-    text = FileText(recorded.notes).read()
+    text = FileText(file).read()
     sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
     if options.json:
         print_json(
             {
                 "file": str(recorded.path),
                 "session": recorded.session,
-                "notes": str(recorded.notes),
+                "notes": str(file),
                 "exists": text is not None,
                 "updated": done,
                 "sections": sections,
             }
         )
     else:
-        _print(recorded.notes, sections, text is not None, done)
+        _print(file, sections, text is not None, done)
     return 0 if text is not None else NO_NOTES
 
 

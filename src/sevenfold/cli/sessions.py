@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 from rich.text import Text
 
-from sevenfold.archive import rewrite
+from sevenfold.archive import rewrite, stores
 from sevenfold.archive import sessions as archived
 from sevenfold.archive.sessions import StoredSession, project_name
 from sevenfold.archive.upkeep.purge import find
@@ -31,24 +31,36 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=("list", "delete", "import"), default="list")
     add("name", nargs="?", metavar="NAME")
     add("--all", action="store_true")
+    add("--store", metavar="URL")
     add_folder(command)
     add_switches(command, "--yes", "--dry-run", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if options.store and options.action != "list":
+        raise Refused(
+            f"--store lists sessions; {options.action} takes a name alone, and import that of a session in a store: "
+            "sevenfold sessions import 'URL#NAME'"
+        )
     if options.action in ("delete", "import"):
         must_be_user(f"sevenfold sessions {options.action}")
     if options.action == "delete":
         return _delete(options)
     if options.action == "import":
         return _import(options)
-    rows = list(_everywhere() if options.all else _here(options.folder))
+    if options.store:
+        rows = list(_in_store(options.store))
+    else:
+        rows = list(_everywhere() if options.all else _here(options.folder))
     if options.json:
         print_json(rows)
     elif rows:
         _print(rows)
     else:
+        if options.store:
+            write("No sessions in this store yet.\n")
+            return 0
         where = "on this machine" if options.all else "in this folder"
         write(f"No sessions {where} yet; 'sevenfold chat' starts one.\n")
     return 0
@@ -102,6 +114,19 @@ def _everywhere() -> Iterator[dict[str, Any]]:
         for number, one in enumerate(found):
             yield {"name": one.name, "tool": one.tool, **structs.asdict(one.about()), **_file(one)}
             step(number)
+
+
+def _in_store(url: str) -> Iterator[dict[str, Any]]:
+    for one in stores.listed(url):
+        info = one.info
+        yield {
+            "name": info.name,
+            "tool": "Sevenfold",
+            "title": one.title,
+            "project": one.project,
+            "modified": info.modified,
+            "bytes": info.size,
+        }
 
 
 def _file(one: KeptSession | StoredSession) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""Sessions in a store that has a URL: listed, and named by the URL, # and their name there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import sevenfold
+from sevenfold.archive import stores
+from sevenfold.stores.registry import open_store
+from tests.commands.recorded import ran
+
+Capsys = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.spec("S34.8")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A store with three sessions."""
+    url = f"memory://{uuid4()}?tenant=acme"
+    for name in ("support-42", "support-43", "bill ing/7"):
+        with sevenfold.Session.open(
+            name, model="claude-sonnet-5-5", store=url, folder=tmp_path / "parcels"
+        ) as session:
+            session.user(f"Where is my parcel, {name}?")
+            session.complete()
+    open_store(url).notes("support-42").write("# Current State\n\nThe parcel is lost.\n")
+    yield url
+    stores.remove_copies()
+
+
+def test_a_store_lists_its_sessions_with_their_titles(url: str, capsys: Capsys) -> None:
+    listed = json.loads(ran(capsys, "sessions", "--store", url, "--json").out)
+    assert [row["name"] for row in listed] == ["bill ing/7", "support-43", "support-42"]
+    assert listed[1]["title"] == "Where is my parcel, support-43?"
+    assert listed[1]["project"].endswith("parcels")
+    assert "support-43" in ran(capsys, "sessions", "--store", url).out
+    nothing = ran(capsys, "sessions", "--store", f"memory://{uuid4()}")
+    assert nothing.out == "No sessions in this store yet.\n"
+
+
+@pytest.mark.parametrize("name", ["support-42", "bill", "bill%20ing/7", "last"])
+def test_commands_read_a_session_of_a_store_by_its_url(url: str, capsys: Capsys, name: str) -> None:
+    found = ran(capsys, "recall", f"{url}#{name}", "parcel", "--all", "--json")
+    assert found.code == 0
+    profiled = json.loads(ran(capsys, "profile", f"{url}#{name}", "--json").out)
+    assert profiled
+    assert [line["type"] for line in _lines(url, name)].count("assistant") == 1
+
+
+def _lines(url: str, name: str) -> list[dict[str, object]]:
+    named = stores.by_url(f"{url}#{name}")
+    assert named is not None
+    return [json.loads(line) for line in stores.copy_of(named).read_bytes().splitlines()]
+
+
+def test_a_copy_is_the_session_as_it_is_and_is_removed_with_the_process(url: str) -> None:
+    named = stores.by_url(f"{url}#support-42")
+    assert named is not None
+    copy = stores.copy_of(named)
+    assert copy.read_bytes() == b"".join(open_store(url).export("support-42"))
+    assert copy.parent.stat().st_mode & 0o077 == 0
+    stores.remove_copies()
+    assert not copy.parent.exists()
+
+
+def test_notes_of_a_session_in_a_store_are_shown_and_not_updated(url: str, capsys: Capsys) -> None:
+    shown = ran(capsys, "notes", f"{url}#support-42", "--json")
+    assert json.loads(shown.out)["sections"] == {"Current State": "The parcel is lost."}
+    refused = ran(capsys, "notes", f"{url}#support-42", "--update")
+    assert refused.code == 2
+    assert "updated by the program that keeps it there" in refused.err
+
+
+def test_a_session_of_a_store_can_be_continued_here(url: str, capsys: Capsys, tmp_path: Path) -> None:
+    taken = ran(capsys, "sessions", "import", f"{url}#support-42", "--folder", tmp_path)
+    assert taken.code == 0, taken.err
+    assert "sevenfold chat --resume" in taken.words
+    (transcript,) = (tmp_path / "home").rglob("*.jsonl")
+    assert "Where is my parcel, support-42?" in transcript.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("#supp", "2 sessions of the store begin with it: support-43, support-42"),
+        ("#nobody", "there is no such session"),
+        ("", "this names a store; add # and the name of a session"),
+        ("#", "this names a store; add # and the name of a session"),
+    ],
+)
+def test_what_is_not_there_is_said(url: str, capsys: Capsys, name: str, problem: str) -> None:
+    failed = ran(capsys, "recall", f"{url}{name}", "parcel")
+    assert failed.code == 2
+    assert problem in failed.err
+    assert ran(capsys, "sessions", "delete", "x", "--store", url).code == 2
