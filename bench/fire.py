@@ -274,7 +274,11 @@ def handler(judge: Judge) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            if not raw:  # it was killed in the middle of the request
+                self.close_connection = True
+                return
+            body = json.loads(raw)
             worker = self.headers["x-worker"]
             if not self.path.startswith("/v1/messages"):
                 self._send(msgspec.json.encode(self._answer(worker, body)), "application/json")
