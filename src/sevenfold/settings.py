@@ -143,6 +143,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     language: Word | None = None
     output_style: Word | None = None
     recall_vectors: Count = 50_000
+    fork_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
     mcp_tools_share: Annotated[float, Meta(ge=0, le=1)] = 0.05
     agent_depth: Count = 3
     agents_at_once: Positive = 20

@@ -278,7 +278,7 @@ class Executor:
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
             said = yield from self._consent(Asked(call, request, decision))
         tool: object = self.box.get(call.name)
-        if said.granted and request.server and isinstance(tool, Approvable):
+        if said.granted and (request.server or request.spends) and isinstance(tool, Approvable):
             tool.permitted()
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
@@ -350,7 +350,8 @@ class Executor:
         """Ask one question at a time, and skip those that an earlier answer has settled."""
         with self._asking:
             # An earlier answer may have agreed to the server of this call as well.
-            request = self._request(asked.call) if asked.request.server else asked.request
+            again = asked.request.server or asked.request.spends
+            request = self._request(asked.call) if again else asked.request
             if asked.decision.verdict == "ask" and self.grants.now.decide(request).verdict == "allow":
                 return Consented(True)
             try:

@@ -86,6 +86,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if request.leaves_sandbox:
             # Neither a rule nor a mode answers this, or the first broad rule would end the sandbox.
             return PermissionDecision("ask", LEAVES_SANDBOX)
+        if request.spends and self.mode != "autonomous":
+            return PermissionDecision("ask", request.spends)
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return self._about_secrets(request, allowed or self._by_mode(request, line))
 

@@ -84,6 +84,8 @@ class PermissionRequest(Struct, frozen=True):
 
     confined: bool = False
     """For a command line: whether it will run in a sandbox that guards all but the workspace, without a network."""
+    spends: str = ""
+    """What it costs, if that is so much that the user is asked first."""
     leaves_sandbox: bool = False
     """For a command line: whether it will run outside the sandbox that commands are confined to."""
 

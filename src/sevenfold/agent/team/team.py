@@ -27,6 +27,7 @@ from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, model_for
 from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.presence import TeamMail
+from sevenfold.agent.team.price import ForkPrices
 from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
 from sevenfold.agent.team.summary import ProgressLine
 from sevenfold.agent.team.tools import AgentInput, ProgressSink
@@ -92,6 +93,8 @@ class Team:
         """For each record that forks start from: signals that the first fork's response has begun."""
         self._news = Signal()
         self._closing = self._resumed = False
+        self.prices = ForkPrices(parent)
+        """Says what the forks of an answer cost, if the user is to be asked first."""
         self._lock = RLock()
         self.address = self.owner or f"session:{parent.store.name}"
         """The id under which the agent sends and receives messages."""
@@ -280,6 +283,13 @@ class Team:
         if task.model and model_for(self._parent, task.model) != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
         return True, "its definition says so"
+
+    def would_fork(self, given: AgentInput) -> bool:
+        """Whether the agent would begin with this conversation; False if it could not be started at all."""
+        try:
+            return self._is_fork(self._definition(given.subagent_type or GENERAL), given)[0]
+        except (InputError, Refused):
+            return False  # the call itself says what is wrong
 
     def _check_room(self) -> None:
         settings = self._parent.store.settings.current()

@@ -59,8 +59,14 @@ class AgentTool(ServiceTool[AgentInput, TeamSource]):
         self.description = "\n\n".join(filter(None, (self.description, types)))
 
     def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
-        """Need no approval for the start itself: each tool call of the agent is checked separately."""
-        return PermissionRequest(self.name, subject=given.subagent_type or GENERAL)
+        """Need no approval for the start itself, unless it costs much: the agent's calls are checked separately."""
+        team = self.service()
+        spends = team.prices.question() if team.would_fork(given) else ""
+        return PermissionRequest(self.name, subject=given.subagent_type or GENERAL, spends=spends)
+
+    def permitted(self) -> None:
+        """The user agreed to the price, for all agents that this answer starts."""
+        self.service().prices.agree()
 
     def act(self, given: AgentInput, context: Context) -> ToolOutput:
         """Raise `Refused`: an agent can only run as part of another agent's flow."""
