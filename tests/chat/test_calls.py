@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sevenfold.agent.executor import NOT_DONE
+from sevenfold.agent.programs import STOPPED
 from sevenfold.agent.tools.edit import diff
 from sevenfold.agent.tools.output import (
     CommandRan,
@@ -154,3 +156,12 @@ def test_a_diff_shows_every_line_that_changes_and_no_other():
         ["1", "+++ keep it\n"],
         ["2", "same\n"],
     ]
+
+
+def test_what_the_user_stopped_is_called_interrupted_and_not_failed():
+    """The control: a command that failed by itself is still called failed."""
+    stopped = ToolOutput("partial", is_error=True, facts=(CommandRan("make", None, STOPPED, "", 3.0),))
+    by_itself = ToolOutput("oops", is_error=True, facts=(CommandRan("make", 2, "", "", 3.0),))
+    assert "· interrupted ·" in line(call(command="make"), stopped)
+    assert "· failed ·" in line(call(command="make"), by_itself)
+    assert "· interrupted ·" in line(call(command="make"), ToolOutput(NOT_DONE, is_error=True))

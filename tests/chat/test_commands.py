@@ -716,6 +716,18 @@ def test_after_a_compaction_it_says_what_was_kept_and_shows_the_summary_on_deman
     assert "facts in view" in " ".join(shown.split())
 
 
+def test_nothing_to_undo_names_the_way_to_an_earlier_message(talk):
+    assert "/rewind" in talk("/undo")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("/comapct", "/compact"), ("/nope", ""), ("/foo", ""), ("/hlep", "/help")]
+)
+def test_only_what_was_nearly_typed_is_suggested(talk, typed, meant):
+    shown = talk(typed)
+    assert (f"did you mean {meant}?" in shown) if meant else "/help lists all commands" in shown
+
+
 # -- what the agent asks ---------------------------------------------------------------------------
 
 

@@ -318,7 +318,8 @@ def _find(view: View, reference: str) -> Undoable:
     if not reference and not candidates:
         raise Refused(
             "there is nothing to undo: no layer has taken anything out of the context "
-            "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
+            "(what the provider clears itself cannot be undone, only switched off: provider_edits); to go back to an "
+            "earlier message: rewind(), /rewind"
         )
     name = reference or [*candidates][-1]
     if name not in candidates:

@@ -18,6 +18,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sevenfold.agent.agent_events import Mentioned
+from sevenfold.agent.executor import LEFT, NOT_DONE
+from sevenfold.agent.programs import STOPPED
 from sevenfold.agent.tools import output as facts
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.archive.profile.labels import label_of
@@ -85,7 +87,10 @@ def result_lines(
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
         sign, style = signs.denied, "yellow"
-    parts = ["denied" if denied else "failed"]
+    interrupted = _was_interrupted(output)
+    if interrupted:
+        sign, style = signs.denied, "yellow"
+    parts = ["denied" if denied else "interrupted" if interrupted else "failed"]
     if not failed:
         parts = [*filter(None, (_figure(fact, output) for fact in output.facts))] or [_lines(output)]
     if seconds >= _LEAST_SECONDS:
@@ -95,6 +100,12 @@ def result_lines(
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, style if failed else "dim"))
     line.no_wrap = True
     return Group(line, *_below(output, spec, style, seen=seen))
+
+
+def _was_interrupted(output: ToolOutput) -> bool:
+    """Whether the user stopped the call, so that nothing went wrong."""
+    stopped = any(isinstance(fact, facts.CommandRan) and fact.problem == STOPPED for fact in output.facts)
+    return stopped or output.text in (NOT_DONE, LEFT)
 
 
 def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:

@@ -538,7 +538,8 @@ def find(line: str, folder: Path) -> tuple[SlashCommand, str]:
     for command in known:
         if command.name.lower() == name.strip().lower():
             return command, rest.strip()
-    near = get_close_matches(name.lower(), [one.name for one in known], 1, 0.5)
+    # Below this, words are found that have only some letters in common.
+    near = get_close_matches(name.lower(), [one.name for one in known], 1, 0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
     raise InputError(f"unknown command /{name}; {hint}")
 
