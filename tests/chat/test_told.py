@@ -94,12 +94,31 @@ def test_losses_and_failures_are_told(event, level, words):
     assert words in shown.line
 
 
+@pytest.mark.spec("S37.6")
+def test_what_a_compaction_kept_and_added_back_is_told():
+    shown = event_line(
+        events.Compacted(
+            boundary="b",
+            trigger="auto",
+            engine="fork",
+            kept=3,
+            in_context=28,
+            reachable=3,
+            restored=("src/app.py", "the plan"),
+        )
+    )
+    assert shown is not None
+    assert shown.line == (
+        "after the compaction: 28 of 31 facts still in view, the rest by recall; 3 records verbatim; added back: "
+        "src/app.py, the plan; /summary shows it"
+    )
+
+
 def test_what_is_of_no_concern_is_not_shown():
     quiet = events.CacheBroke(
         cause="compaction", part="", tokens=9_000, usd=None, elapsed=1.0, expected=True
     )
     assert event_line(quiet) is None
-    assert event_line(events.Compacted(boundary="b", trigger="auto", engine="fork")) is None
     assert event_line(events.SteppedAside(layer="notes", reason="none yet")) is None
     assert event_line(events.EpochOpened(reason="compact", epoch="e", drops_thinking=True)) is None
 
