@@ -10,17 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sevenfold.layers.compact.naming import heeded, listing, named
 from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists, nothing
 from sevenfold.layers.compact.statements import statements
-from sevenfold.layers.compact.user_words import (
-    UserMessage,
-    block,
-    heeded,
-    line,
-    listing,
-    named,
-    select,
-)
+from sevenfold.layers.compact.user_words import UserMessage, block, line, select
 from sevenfold.record.decisions import Lasting
 
 

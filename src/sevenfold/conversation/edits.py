@@ -63,7 +63,8 @@ def pin(c: Conversation, record: str) -> None:
             raise Refused(f"{record} is not a record in view")
         others = c.transcript.pinned() - {record}
         held = [one for one in c.transcript.view.items if one.said.uuid in others]
-        tokens, used = _tokens(c, [item]), _tokens(c, held)
+        tokens = _tokens(c, [item])
+        used = _tokens(c, held)
         if used + tokens > budget:
             raise Refused(
                 f"this record has about {tokens:,} tokens, {used:,} are pinned already, and the budget for pins is "
@@ -168,7 +169,8 @@ def _begins(longer: list[Message], shorter: list[Message]) -> bool:
         return False
     if not shorter:
         return True
-    here, there = shorter[-1], longer[len(shorter) - 1]
+    here = shorter[-1]
+    there = longer[len(shorter) - 1]
     cut = here.role == there.role and there.parts[: len(here.parts)] == here.parts
     return cut and shorter[:-1] == longer[: len(shorter) - 1]
 
@@ -193,7 +195,8 @@ def undo(c: Conversation, reference: str = "") -> str:
 def redo(c: Conversation, reference: str = "") -> str:
     """Redo the decision that was undone last, or the one named; returns its id."""
     with c.lock:
-        view, compaction = c.transcript.view, undone_compaction(c)
+        view = c.transcript.view
+        compaction = undone_compaction(c)
         if compaction and not compaction_undone(c):
             if reference == compaction:
                 raise Refused(
@@ -244,7 +247,9 @@ def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
     for made in view.decisions():
         match made:
             case Undone(decision=name, redo=False) if name == redone:
-                taken_back, found, changed = True, None, False
+                taken_back = True
+                found = None
+                changed = False
             case Epoch(boundary=str()):
                 changed = True
             case Epoch() if taken_back and found is None:
@@ -276,7 +281,8 @@ def _open_epoch_keeping_thinking(
     It is valid if model, system, tools and messages, with the epoch ``since`` undone too, begin as they did before the
     decision ``name``, thinking included. A late result may have changed them, another epoch may have dropped thinking.
     """
-    bound, transcript = c.profile.thinking.bound, c.transcript
+    bound = c.profile.thinking.bound
+    transcript = c.transcript
     then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
     now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
     before = _sent(then)
@@ -364,7 +370,8 @@ def _partner(view: View, made: Undoable) -> list[str]:
 
 
 def _must_fit(c: Conversation, *undone: Undone) -> None:
-    size, blocking = c.size(), c.window.blocking
+    size = c.size()
+    blocking = c.window.blocking
     back = c.epoch.gauge.size(c.transcript.view_after(*undone))
     if back.high >= blocking:
         raise Refused(
@@ -383,7 +390,8 @@ def _undo_compaction(c: Conversation) -> str:
     if not isinstance(entry, Boundary):
         raise Refused("there is no compaction to undo in this session")
     _compaction_must_fit(c, entry)
-    own, reports = _epoch_of(c, entry.uuid), list[SizeReport]()
+    own = _epoch_of(c, entry.uuid)
+    reports = list[SizeReport]()
     c.transcript.decide(Undone(decision=entry.uuid))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id))
@@ -401,7 +409,8 @@ def _undo_compaction(c: Conversation) -> str:
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Redo a compaction."""
-    own, meanwhile = _epoch_of(c, boundary), _epoch_of_undo(c.transcript.view, boundary)
+    own = _epoch_of(c, boundary)
+    meanwhile = _epoch_of_undo(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
@@ -423,7 +432,9 @@ def _newest_boundary(c: Conversation) -> str:
 
 def compaction_undone(c: Conversation) -> bool:
     """Whether a compaction was undone and none was made since."""
-    name, boundary, log = undone_compaction(c), c.transcript.view.boundary, c.transcript.log
+    name = undone_compaction(c)
+    boundary = c.transcript.view.boundary
+    log = c.transcript.log
     return bool(name) and (boundary is None or _decided_at(log, name) > _decided_at(log, boundary))
 
 
@@ -435,7 +446,8 @@ def undone_compaction(c: Conversation) -> str:
 
 
 def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
-    size, blocking = c.size(), c.window.blocking
+    size = c.size()
+    blocking = c.window.blocking
     back = c.epoch.gauge.size(c.transcript.view_after(Undone(decision=boundary.uuid)))
     if back.high >= blocking:
         raise Refused(

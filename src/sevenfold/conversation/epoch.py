@@ -135,7 +135,8 @@ def recorded_frame(log: Log) -> Frame | None:
     if newest is None:
         return None
     position, epoch = newest
-    frame, changed = frame_of(epoch), next(log.decisions(Amended), None)
+    frame = frame_of(epoch)
+    changed = next(log.decisions(Amended), None)
     if changed is None or changed[0] < position:
         return frame
     made = changed[1]
@@ -154,7 +155,8 @@ def sizes(frame: Frame) -> list[tuple[str, int]]:
 
 def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
     """The sections of a recorded system prompt; none if they are unknown or a purge changed its text."""
-    left, found = deque(made.sections), list[tuple[str, str]]()
+    left = deque(made.sections)
+    found = list[tuple[str, str]]()
     for words in (read_field(bytes(part), "text") for part in made.system):
         place = 0
         while left and place < len(words):
@@ -240,7 +242,8 @@ def _changes(
     c: Conversation, stored: Frame, wanted: Frame, lifetimes: Lifetimes
 ) -> tuple[Block, ...] | None:
     """The blocks that announce a changed system prompt or tools; None if these must, or may, be sent whole."""
-    view, profile = c.transcript.view, c.profile
+    view = c.transcript.view
+    profile = c.profile
     system, tools = in_force(view, stored)
     wanted_tools = in_known_order(tools, wanted.tools)
     if (system, tools) == (wanted.system, wanted_tools):
@@ -277,7 +280,8 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
 
 
 def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
-    was, new = {tool_name(raw): raw for raw in before}, {tool_name(raw): raw for raw in now}
+    was = {tool_name(raw): raw for raw in before}
+    new = {tool_name(raw): raw for raw in now}
     gone = [name for name in was if new.get(name) != was[name]]
     come = [name for name in new if new[name] != was.get(name)]
     removals: list[object] = [

@@ -332,7 +332,8 @@ async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, R]) -> R:
     """Return the result of the work; raises `Aborted` if ``stopped`` happens first."""
     if stopped is None:
         return await work
-    doing, over = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait_async(FOREVER))
+    doing = asyncio.ensure_future(work)
+    over = asyncio.ensure_future(stopped.wait_async(FOREVER))
     try:
         await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():

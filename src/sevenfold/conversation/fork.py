@@ -175,7 +175,9 @@ class Fork(Aside):
 
         The newest results stay: the model has not seen them yet.
         """
-        begun, earlier, newest = self._own[:1], self._own[1:-1], self._own[-1:]
+        begun = self._own[:1]
+        earlier = self._own[1:-1]
+        newest = self._own[-1:]
         cleared = [_without_results(message) for message in earlier]
         if cleared == earlier:
             return False
@@ -206,7 +208,9 @@ class Fork(Aside):
             said = (*self._unanswered(said), *moved, *said)
             if shared != self._shared:
                 # These are no longer the messages in view, so all of them must be recorded.
-                self._shared, self._tip, self._upto = shared, None, None
+                self._shared = shared
+                self._tip = None
+                self._upto = None
         before = self._own[-1] if self._own else None
         if before is not None and before.role == role:
             said = (*before.parts, *said)
@@ -226,7 +230,8 @@ class Fork(Aside):
 
 def _must_fit(parent: Conversation, size: Size) -> None:
     """Raise `ContextFull` if the provider would refuse a fork of this size; unlike the parent, it cannot make room."""
-    window, limits = parent.window, parent.limits
+    window = parent.window
+    limits = parent.limits
     if size.high > window.context:
         raise ContextFull(
             f"the fork has {size.tokens:,} tokens, perhaps {size.band:,} more, and the window has "
@@ -243,7 +248,8 @@ def _must_fit(parent: Conversation, size: Size) -> None:
 
 def _size_up_to(parent: Conversation, record: str) -> Size:
     """The size the parent would have if it ended with a record."""
-    size, left_out = parent.size(), 0
+    size = parent.size()
+    left_out = 0
     for item in reversed(parent.transcript.view.items):
         if item.said.uuid == record:
             break

@@ -83,7 +83,8 @@ class Gate:
 
     def services(self, services: Services) -> Services:
         """The services with this gate in front of the files they read and the notes they write."""
-        read, notes = services.read_file, services.notes
+        read = services.read_file
+        notes = services.notes
         return replace(
             services,
             read_file=(lambda path: self.text(read(path))) if read else None,
@@ -101,7 +102,9 @@ class GatedText:
     """A stored text that is masked when it is written; see `sevenfold.ports.StoredText`."""
 
     def __init__(self, kept: StoredText, gate: Gate) -> None:
-        self._kept, self._gate, self.path = kept, gate, kept.path
+        self._kept = kept
+        self._gate = gate
+        self.path = kept.path
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""

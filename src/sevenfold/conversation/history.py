@@ -60,7 +60,8 @@ def saved_by_cache(log: Log, start: int) -> float:
     for _, entry in read(log, start):
         if isinstance(entry, Said) and entry.role == "assistant" and isinstance(entry.usage, Usage):
             profile = find(entry.model or "")
-            cost, uncached = entry.usage.cost(profile), entry.usage.uncached_cost(profile)
+            cost = entry.usage.cost(profile)
+            uncached = entry.usage.uncached_cost(profile)
             saved += uncached - cost if cost is not None and uncached is not None else 0.0
     return saved
 

@@ -287,7 +287,8 @@ def _whole_characters(text: str) -> str:
 
 def must_have_news(view: View) -> None:
     """Raise `InputError` if the next request would contain nothing new, or only some of the pending tool results."""
-    waiting, newest = view.pending_calls, view.newest
+    waiting = view.pending_calls
+    newest = view.newest
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
     # An answer of the provider's own tools is sent back to be continued, but not while our calls in it are unanswered.

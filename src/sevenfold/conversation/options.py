@@ -102,8 +102,10 @@ def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> 
     most = fields.get("max_tokens", frame.max_tokens)
     if not 0 < most <= profile.max_output:
         raise InputError(f"max_tokens is {most:,}; {profile.model} takes 1 to {profile.max_output:,}")
-    thinking, choice = fields.get("thinking") or {}, fields.get("tool_choice") or {}
-    mode, modes = thinking.get("type"), profile.thinking.modes
+    thinking = fields.get("thinking") or {}
+    choice = fields.get("tool_choice") or {}
+    mode = thinking.get("type")
+    modes = profile.thinking.modes
     if mode and modes and mode not in modes:
         raise InputError(
             f"thinking of the type {mode!r} is not for {profile.model}; it takes {', '.join(modes)}"

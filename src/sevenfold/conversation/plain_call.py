@@ -56,7 +56,8 @@ class PlainCall(Aside):
 
     def write(self, pending: Pending) -> Prepared:
         """Give the request an id, under which it is billed; the request itself is not recorded."""
-        parent, body = self._parent, self._body
+        parent = self._parent
+        body = self._body
         epoch = parent.transcript.view.epoch
         record = Request(
             id=parent.transcript.new_id(),

@@ -129,7 +129,8 @@ def epochs(c: Conversation) -> None:
 
 def sending(exchange: Exchange, prepared: Prepared) -> None:
     """Report a recorded request that is about to be sent."""
-    source, tell = exchange.source.name, exchange.events.tell
+    source = exchange.source.name
+    tell = exchange.events.tell
     told = set[Repair]()
     # Repairs in older messages were reported when those were new.
     for message in prepared.messages[-2:]:
@@ -137,7 +138,8 @@ def sending(exchange: Exchange, prepared: Prepared) -> None:
             if repair not in told:
                 told.add(repair)
                 tell(Repaired(source=source, what=repair.what, where=repair.where))
-    frame, forecast = exchange.epoch.frame, prepared.forecast
+    frame = exchange.epoch.frame
+    forecast = prepared.forecast
     change = forecast.change
     tell(
         Sending(
@@ -160,7 +162,8 @@ def sending(exchange: Exchange, prepared: Prepared) -> None:
 
 def answered(exchange: Exchange, outcome: Outcome, seconds: float) -> None:
     """Report an answer that took this long, and the cache break it reveals, if any."""
-    answer, request = outcome.reply.answer, outcome.prepared.record.id
+    answer = outcome.reply.answer
+    request = outcome.prepared.record.id
     # What a summary of the provider's own cost is not in the totals that it reports.
     usage = outcome.usage.billed if exchange.aside else outcome.usage
     exchange.events.tell(

@@ -153,7 +153,8 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     view = c.transcript.view
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, frame, messages):
-        changed, messages = True, tuple(view.messages())
+        changed = True
+        messages = tuple(view.messages())
     size = c.measure() if changed else c.last_size
     edge = shared_edge(messages) if c.epoch.new_fork else None
     if c.edits.uses and frame.edits and not c.epoch.new_fork:
@@ -279,7 +280,8 @@ def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Messag
         c.resume_watch()
     change = _look(c, frame, messages).change
     watched = c.epoch.watched
-    sent, sending = watched.sent, watched.pending
+    sent = watched.sent
+    sending = watched.pending
     unlooked = change is None and not watched.cached
     if sent is not None and sending is not None and (unlooked or (change and change.cause not in BINDING)):
         # If nothing is cached, the forecast did not compare; and a changed setting may hide a later change.
@@ -338,11 +340,13 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
     """Record the answer directly after what it answers; messages added in the meantime are moved after it."""
-    transcript, view = c.transcript, c.transcript.view
+    transcript = c.transcript
+    view = c.transcript.view
     behind = view.items_from(view.layout.index.get(prepared.last or "", len(view)) + 1)
     if not behind and view.version == prepared.version:
         return transcript.model(reply.answer)
-    log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
+    log = transcript.log
+    sent = transcript.log.decided_at(prepared.record.id)
     # Records that an undo brought back are older than the request.
     late = [item for item in behind if log.record(item.said.uuid, sent) is None]
     decided = view.decisions()

@@ -145,7 +145,8 @@ class FilesSlot:
         self._recent = recent
         self._read = read
         self._own = own
-        self._each, self._together = each, together
+        self._each = each
+        self._together = together
         self.may_read = may_read
         """Whether a path may be read; replaced by a stricter rule where there are permissions."""
 

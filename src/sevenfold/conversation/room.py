@@ -56,7 +56,8 @@ class Limits(Struct, frozen=True):
     @classmethod
     def of(cls, profile: Profile, settings: Settings) -> Limits:
         """The limits from the settings, or else from the model's profile."""
-        wire, images = settings.wire_bytes_limit, settings.images_limit
+        wire = settings.wire_bytes_limit
+        images = settings.images_limit
         return cls(
             profile.body_bytes if wire is None else wire, profile.images if images is None else images
         )
@@ -156,7 +157,8 @@ _UNITS: Mapping[Budget, str] = {"tokens": "tokens", "bytes": "bytes", "images": 
 
 
 def _used(check: Check) -> str:
-    size, unit = check.size, _UNITS[check.budget]
+    size = check.size
+    unit = _UNITS[check.budget]
     if check.budget == "tokens":
         return f"{size.tokens:,} {unit}, perhaps {size.band:,} more"
     return f"{size.wire if check.budget == 'bytes' else size.images:,} {unit}"
@@ -173,7 +175,9 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 def check(c: Conversation, size: Size) -> Check:
     """Compare a size with the limits, and report the verdict as an event."""
-    found, window, settings = c.limits.check(size, c.window), c.window, c.settings
+    found = c.limits.check(size, c.window)
+    window = c.window
+    settings = c.settings
     reacts = settings.reactive_only and settings.reactive and c.source.compacts
     blocked = found.verdict == "blocked" and found.budget == "tokens"
     if reacts and blocked and size.tokens < window.context:
@@ -200,14 +204,16 @@ def check(c: Conversation, size: Size) -> Check:
 
 def explain(c: Conversation, check: Check) -> str:
     """Why the next request cannot be sent, and what to do about it."""
-    filled, limits = parts(c, check.budget), c.limits
+    filled = parts(c, check.budget)
+    limits = c.limits
     limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or c.window.blocking
     return too_full(check, c.window, filled, limit=limit, steps=ways_on(c, filled, check.budget))
 
 
 def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[str, ...]:
     """The remedies a user has now for a conversation of this composition."""
-    view, settings = c.transcript.view, c.settings
+    view = c.transcript.view
+    settings = c.settings
     shown = (item for item in view.items if item.shown and not item.hidden_by)
     answers = [item for item in shown if item.said.role == "assistant"]
     rounds = sum(view.begins_round(item.said.uuid) for item in answers)
@@ -226,7 +232,8 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
 
 def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     """The composition of the next request, in the unit of a budget."""
-    frame, size = c.epoch.frame, c.size()
+    frame = c.epoch.frame
+    size = c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
     kept = c.transcript.pinned()
     items = c.transcript.view.items
@@ -275,7 +282,8 @@ class ClearableResults:
     def follow(self, view: View) -> None:
         """Add the new records of the view."""
         if view is not self._view or view.version != self._version:
-            self._view, self._version = view, view.version
+            self._view = view
+            self._version = view.version
             self._forget()
             self._shown_by_layers = view.shown_by_layers()
         for item in view.items_from(self._seen):

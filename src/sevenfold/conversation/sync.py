@@ -72,7 +72,8 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
     """Update the session to match a list of messages kept elsewhere; returns how many of them are new."""
     with c.lock:
-        given, view = read(messages), c.transcript.view
+        given = read(messages)
+        view = c.transcript.view
         # Compare with the whole live branch, including what a compaction has hidden.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
         if items and c.gate is not None:
@@ -188,7 +189,8 @@ def compare(
     aside = frozenset({*system, *theirs_system, CUT_START})
     ours = _turns((one.item.said.role, one) for one in _our_blocks(items))
     theirs = _turns((given[one.message].role, one) for one in _their_blocks(given))
-    records, found = len(items), Matches()
+    records = len(items)
+    found = Matches()
     starts = [*(turn[0].record for _, turn in ours[1:]), len(items)]
     for mine, yours, end in zip_longest(ours, theirs, starts):
         if mine is None:
@@ -265,11 +267,13 @@ def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -
         if not mine and not yours:
             first += ahead
             found |= {(one.message, one.part): ours[first - 1].record for one in pending}
-            ahead, pending = 0, []
+            ahead = 0
+            pending = []
         if not mine:
             if first + ahead == len(ours):
                 break
-            mine, ahead = _words(ours[first + ahead].block), ahead + 1
+            mine = _words(ours[first + ahead].block)
+            ahead = ahead + 1
         if not yours:
             if (heard := next(waiting, None)) is None:
                 break
@@ -278,7 +282,8 @@ def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -
         if not (mine.startswith(yours) or yours.startswith(mine)):
             break
         size = min(len(mine), len(yours))
-        mine, yours = mine[size:].lstrip(), yours[size:].lstrip()
+        mine = mine[size:].lstrip()
+        yours = yours[size:].lstrip()
     return [one.record for one in ours[first:]], found
 
 

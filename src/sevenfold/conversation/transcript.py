@@ -217,7 +217,9 @@ class Transcript:
                 f"what a compaction keeps cannot begin at {segment.head_uuid}: it is not in view, "
                 "or would be torn from the answer it belongs to; begin at that answer"
             )
-        boundary, anchor, now = boundary or self._ids.new(), anchor or self._ids.new(), self._now()
+        boundary = boundary or self._ids.new()
+        anchor = anchor or self._ids.new()
+        now = self._now()
         stamp = {"at": anchor, "timestamp": now}
         written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, now), about)]
         if signed is not None:
@@ -227,7 +229,8 @@ class Transcript:
         written.append(lines.said_by_user(at, summary or _nothing(), summary=True))
         for one in attachments:
             at = Stamp(self.place, self._ids.new(), at.uuid, now)
-            kind, facts = one.kind, one.facts
+            kind = one.kind
+            facts = one.facts
             written.append(lines.said_by_user(at, one.blocks, role=one.role, attachment=kind, facts=facts))
         carried = replace(
             carry or Carry(boundary=boundary),
@@ -256,7 +259,8 @@ class Transcript:
         ``leading`` is what the program shows first from then on, its summary among it; ``kept`` are the first and the
         last record of what follows that unchanged.
         """
-        boundary, ids = self._ids.new(), [self._ids.new() for _ in leading]
+        boundary = self._ids.new()
+        ids = [self._ids.new() for _ in leading]
         if kept is not None:
             segment = Segment(
                 head_uuid=kept[0], anchor_uuid=ids[-1] if ids else boundary, tail_uuid=kept[1]

@@ -40,7 +40,8 @@ class _Fact:
     """A property of a text that is read from the header of its file."""
 
     def __init__(self, name: str, otherwise: Any) -> None:
-        self._name, self._otherwise = name, otherwise
+        self._name = name
+        self._otherwise = otherwise
 
     def __get__(self, text: object, kind: type[Text]) -> Any:
         return _read(kind.file)[0].get(self._name, self._otherwise)

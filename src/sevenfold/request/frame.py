@@ -115,7 +115,8 @@ class Frame(Struct, frozen=True):
         if not fields:
             return self
         settings = {**dict(self.settings), **{name: bytes(raw) for name, raw in fields.items()}}
-        most, betas = settings.pop("max_tokens", None), settings.pop("betas", None)
+        most = settings.pop("max_tokens", None)
+        betas = settings.pop("betas", None)
         return replace(
             self,
             max_tokens=self.max_tokens if most is None else int(most),
@@ -147,7 +148,8 @@ def assemble(
 
     ``said`` are the pieces of the messages, if the caller already has them.
     """
-    system, tools = list(frame.system), list(frame.tools)
+    system = list(frame.system)
+    tools = list(frame.tools)
     said = pieces_of(messages) if said is None else said
     in_messages: dict[int, dict[int, str]] = {}
     for marker in markers:
@@ -308,7 +310,8 @@ def tail_of(markers: Sequence[Marker]) -> Tail | None:
 
 def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:
     """How many positions of the provider's look-back these blocks take."""
-    count, before = 0, ""
+    count = 0
+    before = ""
     for block in blocks:
         if not (runs_collapse and block.kind in _RUNS and block.kind == before):
             count += 1

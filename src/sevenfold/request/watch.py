@@ -35,7 +35,8 @@ SHARE = 0.05
 """A drop by a smaller share of the cached tokens is not reported."""
 TOKENS = 2_000
 """A drop by fewer tokens is not reported."""
-EXPIRED, UNEXPLAINED = "expired", "unexplained"
+EXPIRED = "expired"
+UNEXPLAINED = "unexplained"
 """Causes of a loss that no changed part and no decision explains."""
 SECONDS = {"5m": 300, "1h": 3_600}
 _DIFF_LINES = 40
@@ -157,7 +158,8 @@ class Watched(Struct, frozen=True):
         ``keeps`` is False for a fork that shares this prefix and writes no tail: the next request does not extend what
         it sent.
         """
-        sending, before = self.pending, self.sent
+        sending = self.pending
+        before = self.sent
         if sending is None:
             return self, None
         fall = self.cached - usage.cache_read_input_tokens
@@ -177,14 +179,20 @@ class Watched(Struct, frozen=True):
         diff = ""
         if self.forecast.expired:
             # Nothing was left that a decision or a change could have lost.
-            cause, expected, diff = EXPIRED, True, change.diff() if change and not self.announced else ""
+            cause = EXPIRED
+            expected = True
+            diff = change.diff() if change and not self.announced else ""
         elif self.announced:
-            cause, expected = self.announced, True
+            cause = self.announced
+            expected = True
         elif change:
-            cause, expected, diff = change.cause, False, change.diff()
+            cause = change.cause
+            expected = False
+            diff = change.diff()
         else:
             lifetime = SECONDS.get(before.lifetimes.tail, 300)
-            cause, expected = UNEXPLAINED, False
+            cause = UNEXPLAINED
+            expected = False
             diff = (
                 f"all that was sent before was sent again unchanged, {elapsed:,.0f} s after the last request and "
                 f"within the cache's lifetime of {lifetime:,} s: the likely cause is on the provider's side"
@@ -211,7 +219,9 @@ def first_loss(before: Sent, now: Sent, profile: Profile) -> Change | None:
 
 def _kept_by_rule(before: Sent, rule: RuleLoss) -> int:
     """How many bytes stay cached: up to a message, or else up to the last marker that the rule spares."""
-    marked, passed, safe = before.marked(), 0, 0
+    marked = before.marked()
+    passed = 0
+    safe = 0
     for name, raw in before.frame.parts():
         passed += len(raw)
         if name in marked and (rule.keeps_system or _cause(name) != "system"):
@@ -223,7 +233,9 @@ def _kept_by_rule(before: Sent, rule: RuleLoss) -> int:
 
 def first_change(before: Sent, now: Sent) -> Change | None:
     """The first part in which a request does not extend the one before it; None if it extends it."""
-    was, parts, marked = before.frame.parts(), now.frame.parts(), before.marked()
+    was = before.frame.parts()
+    parts = now.frame.parts()
+    marked = before.marked()
     passed = safe = 0
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")
@@ -278,7 +290,8 @@ def _section_change(before: Frame, now: Frame) -> Change | None:
     added = [name for name in later if name not in dict(before.sections)] if before.sections else []
     if not added:
         return None
-    part, place = f"system section {added[0]} was added", f"section {added[0]}"
+    part = f"system section {added[0]} was added"
+    place = f"section {added[0]}"
     return Change("system", part, b"", later[added[0]].encode(), place=place)
 
 
@@ -325,7 +338,8 @@ def _changed_characters(was: str, now: str) -> tuple[int, int]:
     for tag, start, end, later_start, later_end in difflib.SequenceMatcher(None, *lines).get_opcodes():
         if tag == "equal":
             continue
-        before, after = "".join(lines[0][start:end]), "".join(lines[1][later_start:later_end])
+        before = "".join(lines[0][start:end])
+        after = "".join(lines[1][later_start:later_end])
         head = len(commonprefix([before, after]))
         tail = len(commonprefix([before[head:][::-1], after[head:][::-1]]))
         added += len(after) - head - tail

@@ -57,7 +57,8 @@ class Clear:
         acts = plan.chosen in ("clear", "provider")
         if not acts and not _deletes(c):
             return None
-        high, room = c.last_size.high, c.window.threshold
+        high = c.last_size.high
+        room = c.window.threshold
         short = high >= room or overloaded(c, c.last_size)
         enough = not short or (acts and high - plan.tokens < room)
         # What is cleared here is not sent either, so there is no need to compact while the provider can still read it.
@@ -239,7 +240,8 @@ class Clearer:
     def _delete(self) -> None:
         """Drop stale deletions, and delete results that have become old."""
         c = self._c
-        gone, in_view = self._gone(), {held.call for held in c.clearable.results}
+        gone = self._gone()
+        in_view = {held.call for held in c.clearable.results}
         # No server accepts a deletion that names a result which is no longer in the request.
         if gone is None or (gone and (self._expired() or not gone <= in_view)):
             if gone:
@@ -257,7 +259,9 @@ class Clearer:
 
         Once there are enough results, all but the newest few are deleted.
         """
-        c, view, settings = self._c, self._c.transcript.view, self._c.settings
+        c = self._c
+        view = self._c.transcript.view
+        settings = self._c.settings
         newest = view.items_from(len(view) - 1)[-1:]
         if not (_deletes(c) and newest and newest[0].said.answers) or self._expired():
             return None
@@ -294,9 +298,12 @@ class Clearer:
     # -- input for the planner ------------------------------------------------------------------
 
     def _moment(self, size: Size) -> ClearingMoment:
-        c, settings = self._c, self._c.settings
-        profile, view = c.profile, c.transcript.view
-        idle, price = c.idle_seconds(), profile.price(size.tokens)
+        c = self._c
+        settings = self._c.settings
+        profile = c.profile
+        view = c.transcript.view
+        idle = c.idle_seconds()
+        price = profile.price(size.tokens)
         asked = c.epoch.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
         since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
@@ -329,8 +336,11 @@ class Clearer:
 
     def _with_ledger(self, moment: ClearingMoment) -> ClearingMoment:
         """The moment with the cost ledger brought up to date."""
-        view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
-        compacted, undone = view.boundary != self._boundary, view.undone != self._undone
+        view = self._c.transcript.view
+        requests = self._c.account.requests
+        ledger = self._ledger
+        compacted = view.boundary != self._boundary
+        undone = view.undone != self._undone
         terms = moment.terms if ledger.ahead or moment.full or compacted else None
         owed = ledger.owed
         if terms is not None:
@@ -338,14 +348,17 @@ class Clearer:
             ledger = ledger.requested(requests - self._requests)
             owed = ledger.owed
             if compacted:
-                ledger, self._left = ledger.compacted(terms), moment.size
+                ledger = ledger.compacted(terms)
+                self._left = moment.size
             if undone:
                 # Content that the user restores is there however room was made.
                 ledger = replace(ledger, ahead=0)
             threshold = moment.window.threshold if moment.compacts else inf
             ledger = ledger.grown(moment.most, threshold, terms)
-        self._requests, self._ledger = requests, ledger
-        self._boundary, self._undone = view.boundary, view.undone
+        self._requests = requests
+        self._ledger = ledger
+        self._boundary = view.boundary
+        self._undone = view.undone
         return replace(moment, ledger=ledger, owed=owed)
 
     @property
@@ -355,7 +368,8 @@ class Clearer:
 
     def _with_forecast(self, moment: ClearingMoment) -> ClearingMoment:
         """The moment with a forecast: future requests are expected to add as much as the newest ones did."""
-        c, view = self._c, self._c.transcript.view
+        c = self._c
+        view = self._c.transcript.view
         newest = view.items_from(max(0, len(view) - NEWEST))
         answers = sum(item.said.role == "assistant" for item in newest)
         growth = sum(map(c.item_tokens, newest)) // max(1, answers)
@@ -363,7 +377,8 @@ class Clearer:
 
     def _cut(self, growth: int) -> ProviderCut | None:
         """What the provider would clear now; None if it cannot clear, or if it is less than the minimum it clears."""
-        c, keep = self._c, self._c.settings.size_keep
+        c = self._c
+        keep = self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
         going = c.clearable.results[:-keep]
         if managed is None or not going:

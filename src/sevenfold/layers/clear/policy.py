@@ -160,7 +160,8 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
         """The current prices of a request and a compaction; None if unknown."""
         if self.price is None:
             return None
-        read, write = self.price.read / 1e6, self.price.write(self.lifetime) / 1e6
+        read = self.price.read / 1e6
+        write = self.price.write(self.lifetime) / 1e6
         left = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
         summary = self.window.budget(SUMMARY) * self.price.output / 1e6
         return Terms(read, write, self.cold, min(self.fixed, left), left, summary)
@@ -215,7 +216,8 @@ def plan(moment: ClearingMoment) -> Plan:
 
 def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     """Whether there is anything to plan; a quick check that needs no list of results."""
-    settings, window = moment.settings, moment.window
+    settings = moment.settings
+    window = moment.window
     large = (
         settings.size_clearing
         and results_tokens > window.budget(settings.size_trigger_tokens)
@@ -251,7 +253,8 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
     """Clear if there are too many bytes or images; if there are too many tokens as well, in the same batch."""
     if not (moment.settings.size_clearing and moment.heavy):
         return None
-    needs, reasons = [], []
+    needs = []
+    reasons = []
     for name, used, limit, worth in (
         ("bytes", moment.wire, moment.limits.wire, _bytes),
         ("pictures", moment.images, moment.limits.images, _pictures),
@@ -261,7 +264,8 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
             reasons.append(f"{used:,} {name} of at most {limit:,}")
     if moment.full:
         needs.append(_need(moment))
-    targets, rule = _oldest(moment, 1, needs), " and ".join(reasons)
+    targets = _oldest(moment, 1, needs)
+    rule = " and ".join(reasons)
     wire = moment.wire - sum(map(_bytes, targets))
     images = moment.images - sum(map(_pictures, targets))
     if moment.compacts and moment.limits.passed(wire, images):
@@ -365,9 +369,11 @@ def _pause(moment: ClearingMoment) -> Plan | Option | None:
     if not (moment.settings.gap_clearing and moment.cold):
         return None
     targets = _oldest(moment, moment.settings.gap_keep)
-    freed, option = _freed(moment, targets), None
+    freed = _freed(moment, targets)
+    option = None
     if because := _too_dear_a_pause(moment, freed):
-        option, freed = Option("clear", freed, because=because), 0
+        option = Option("clear", freed, because=because)
+        freed = 0
     worth = moment.window.budget(WORTH)
     thinking = moment.thinking if moment.thinking >= worth else 0
     if freed + thinking < worth:
@@ -402,7 +408,8 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
     # If no compaction is possible, a conversation that will soon be full cannot continue unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
     saved = moment.expected * each - once
-    ledger, because = _cleared(moment, round(each / read)), ""
+    ledger = _cleared(moment, round(each / read))
+    because = ""
     if cut.moves >= 1:
         # The part after the cut is rewritten each time and keeps growing, so its cost cannot be estimated.
         because = "a cut that moves with every call costs more than waiting"
@@ -418,7 +425,8 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
 
 def _size(moment: ClearingMoment) -> Plan | Option | None:
     """Clear results that have grown large, although the cache is warm, if that pays off."""
-    settings, budget = moment.settings, moment.window.budget
+    settings = moment.settings
+    budget = moment.window.budget
     if not settings.size_clearing or moment.cold or moment.total <= budget(settings.size_trigger_tokens):
         return None
     excess = moment.total - budget(settings.size_target_tokens)
@@ -459,7 +467,8 @@ def _clear(
 ) -> Plan:
     drops_all = moment.bound and bool(targets)
     freed = _freed(moment, targets) + (moment.reasoning if drops_all else thinking)
-    extra, later = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
+    extra = _rewrite(moment, freed)
+    later = freed * _rates(moment)[0] * moment.expected
     return Plan(
         rule,
         "clear",
@@ -480,7 +489,8 @@ def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> li
     The newest ``keep`` results stay, not counting errors. If bytes or images must be freed, results with images come
     first, as they contain most of the bytes too.
     """
-    may, slots = [], keep
+    may = []
+    slots = keep
     for result in reversed(moment.results):
         if slots > 0:
             slots -= 0 if result.error else 1
@@ -502,7 +512,8 @@ def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> li
 
 def _need(moment: ClearingMoment, to: int | None = None) -> Need:
     """Tokens to free at the threshold: enough not to reach it again at once, or to get down to ``to`` tokens."""
-    budget, settings = moment.window.budget, moment.settings
+    budget = moment.window.budget
+    settings = moment.settings
     low = moment.window.threshold - budget(settings.size_least_tokens) if to is None else to
     seen = max(
         moment.most - low,

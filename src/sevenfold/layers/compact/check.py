@@ -100,7 +100,8 @@ def _verdict(
     else:
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
         made = summary.combine(marked.sections, listed, room, c.count, span=divided.span, apart=True)
-    text, claims = made.text, marked.sentences
+    text = made.text
+    claims = marked.sentences
     seen = [*shown.texts, *(whole_text(item) for item in divided.kept)]
     if got.signed is not None:
         words = words_of(blocks.read(got.signed))
@@ -196,7 +197,8 @@ def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool])
 
 def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str:
     """The lost facts as text to append, the most important first; those that do not fit are shortened or counted."""
-    lines, left_out = [HEADING], 0
+    lines = [HEADING]
+    left_out = 0
     room -= count(HEADING)
     for fact in lost:
         text = " ".join(fact.text.split())

@@ -166,7 +166,8 @@ class Compactor:
     @property
     def health(self) -> Health:
         """Figures about the conversation's compactions and its cache."""
-        c, last = self._c, self.last
+        c = self._c
+        last = self.last
         with c.lock:
             turns = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name).turns_since
             grown = c.size().tokens - last.tokens_after if last else 0
@@ -201,7 +202,8 @@ class Compactor:
         self.must_be_on()
         with self._working():
             with self._c.lock:
-                divided, stamp = self.scope(request), self.stamp()
+                divided = self.scope(request)
+                stamp = self.stamp()
                 self._c.before_hiding()
             hooks = yield from self.ask_hooks(request)
             if hooks is None:
@@ -353,7 +355,8 @@ class Compactor:
         """Report a compaction that was written, and run the hooks that follow it."""
         failures = self.chooser.failures
         writer.report(self._c, done, failures)
-        self.last, self._refused = done, None
+        self.last = done
+        self._refused = None
         self._made = None if self._made is None else self._made + 1
         # The compaction is already written, so an abort here must not make it look failed.
         with suppress(Aborted):
@@ -382,7 +385,9 @@ class Compactor:
 
     def _fire(self, event: type[HookInput], **fields: Any) -> Flow[HookOutcome]:
         """Run the hooks of an event, and report their messages and failures."""
-        name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
+        name = event.__name__
+        place = self._c.transcript.place
+        path = self._c.services.path
         self._progressed("hooks_start", name)
         given = event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
         outcome = yield from Fire(given)
@@ -394,7 +399,8 @@ class Compactor:
 
     def scope(self, request: CompactionRequest) -> Scope:
         """How a request divides the conversation: what is summarised and what is kept."""
-        c, view = self._c, self._c.transcript.view
+        c = self._c
+        view = self._c.transcript.view
         match request:
             case CompactionRequest(trigger="reactive"):
                 most = int(c.window.threshold * AFTER_SHARE)

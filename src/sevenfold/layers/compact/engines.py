@@ -117,7 +117,8 @@ class Attempt(Struct, frozen=True):
 
 def by_provider(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
-    c, profile = task.c, task.c.profile
+    c = task.c
+    profile = task.c.profile
     frame = _without_edits(c.epoch.frame, profile)
     wish = {"type": "summarize"}
     if profile.compaction_instructions:
@@ -189,7 +190,8 @@ def by_plain_call(
 def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Attempt]]) -> Flow[Attempt]:
     """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
     got = yield from ask(left)
-    whole, count = task.tokens(left.items), task.c.epoch.gauge.estimator.tokens
+    whole = task.tokens(left.items)
+    count = task.c.epoch.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
         shorter = shorten.drop_oldest(left.items, count, gap=got.gap, dropped=left.dropped)
         if not got.too_long or shorter is None:
@@ -331,7 +333,8 @@ class EngineChooser:
 
     def draft(self, task: SummaryTask) -> Flow[Attempt]:
         """Try the engines in order until one has a summary; otherwise return a failure, for the extractive engine."""
-        request, left = task.request, list[UnusedEngine]()
+        request = task.request
+        left = list[UnusedEngine]()
         spent = Attempt(Failure("no_summary", "nothing was asked"))
         for engine in self.order(request):
             if reason := self.unfit(engine, task.scope, request, steered=task.steered):
@@ -445,7 +448,8 @@ class EngineChooser:
         if second is None or self.warm():
             return False
         size = self._c.size().tokens
-        here, there = self._c.profile.price(size), second.price(size)
+        here = self._c.profile.price(size)
+        there = second.price(size)
         if here is None or there is None:
             return False
         ours = size * here.write(SECONDS[self._c.epoch.lifetimes.tail]) + OUTPUT_CAP * here.output
@@ -453,7 +457,8 @@ class EngineChooser:
 
     def _plain(self, task: SummaryTask, over: int | None, *, shortened: bool) -> Flow[Attempt]:
         """Make a plain call to the second model, if there is one, and if that fails, to the session's own."""
-        own, second = self._c.profile, self._second
+        own = self._c.profile
+        second = self._second
         if second is None:
             return (yield from by_plain_call(task, own, over, shortened=shortened))
         got = yield from by_plain_call(task, second, over, shortened=shortened)

@@ -109,8 +109,10 @@ class Compact:
 
     def after_answer(self, c: Conversation) -> None:
         """Start preparing a summary ahead of need, unless the notes would serve as one or none will be needed."""
-        compactor, size = c.state(Compactor), c.last_size
-        ahead, last = c.state(AheadSummary), compactor.last
+        compactor = c.state(Compactor)
+        size = c.last_size
+        ahead = c.state(AheadSummary)
+        last = compactor.last
         if not c.settings.background_compaction or ahead.basis:
             return
         if size.high < compactor.next_start_size or compactor.chooser.resting:
@@ -125,7 +127,8 @@ class Compact:
     def slots(self, c: Conversation) -> Sequence[Slot]:
         """Slots for pinned records and, if the conversation can read files, for the files read most recently."""
         pins = PinsSlot(lambda: c.transcript.pinned_items())
-        read, notes = c.services.read_file, c.services.notes
+        read = c.services.read_file
+        notes = c.services.notes
         if read is None:
             return [pins]
         own = {c.services.path, notes.path if notes else ""} - {""}
@@ -178,7 +181,8 @@ class AheadSummary:
     def begin(self) -> None:
         """Start summarising all but the newest round, in which the work is still under way."""
         view = self._c.transcript.view
-        items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
+        items = view.items
+        hidden = [item for group in rounds(view.items)[:-1] for item in group.items]
         if not any(item.said.role == "assistant" for item in hidden):
             return
         if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
@@ -191,10 +195,13 @@ class AheadSummary:
 
     def swap(self) -> Flow[None]:
         """Compact with the summary if it is ready and still covers the beginning of the conversation."""
-        basis, ready, items = self.basis, self._ready, self._c.transcript.view.items
+        basis = self.basis
+        ready = self._ready
+        items = self._c.transcript.view.items
         if ready is None:
             return
-        self.basis, self._ready = (), None
+        self.basis = ()
+        self._ready = None
         count = len(basis) - 2
         divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
         try:

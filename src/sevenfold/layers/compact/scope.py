@@ -60,7 +60,8 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
 
 def around(view: View, record: str, span: Span) -> Scope:
     """Summarise from a record on, the record included, or with "up_to" everything before it; keep the rest."""
-    place, items = _place(view, record), tuple(view.items)
+    place = _place(view, record)
+    items = tuple(view.items)
     if span == "up_to":
         return _checked(Scope(items[:place], items[place:], span))
     if waiting := view.pending_calls:
@@ -109,10 +110,12 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
     fresh = next((n for n in starts if items[n].shown and not items[n].hidden_by), end)
     if sum(map(tokens, items[fresh:end])) < least:
         fresh = starts[0]
-    size, stop = 0, fresh
+    size = 0
+    stop = fresh
     for here, there in pairwise(starts):
         if fresh <= here < end and (size < most or stop == fresh):
-            size, stop = size + sum(map(tokens, items[here:there])), there
+            size = size + sum(map(tokens, items[here:there]))
+            stop = there
     return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
 
 

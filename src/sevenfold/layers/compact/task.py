@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sevenfold.conversation import restore
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.compaction import CompactionRequest
+from sevenfold.layers.compact.naming import OfferedWords, listing
 from sevenfold.layers.compact.scope import Scope, messages_of
-from sevenfold.layers.compact.user_words import OfferedWords, listing
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact
 from sevenfold.record import blocks
@@ -46,7 +46,8 @@ class SummaryTask:
         self.steered = bool(request.instructions or hooks)
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks
-        whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
+        whole = scope.span == "from" or not scope.kept
+        shown = (*scope.front, *scope.hidden)
         self.prefix = tuple(
             c.transcript.view.messages() if whole else messages_of(c.transcript.view, shown)
         )

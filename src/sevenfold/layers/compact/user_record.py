@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import fold
-from sevenfold.layers.compact import user_words
+from sevenfold.layers.compact import naming, user_words
 from sevenfold.layers.compact.extract.notation import short_names
 from sevenfold.layers.compact.extract.words import is_words_block, users_words
 from sevenfold.layers.compact.user_words import Selection, UserMessage
@@ -97,8 +97,8 @@ class Pool(Struct, frozen=True):
         """The messages of which a model may name any, with those left out before, in the order of the record."""
         if not self.again:
             return self.messages
-        spoken = sorted((*self.again, *self.spoken), key=_place)
-        return tuple(self._message(each) for each in spoken if each.about.kind != "task")
+        ordered = sorted((*self.again, *self.spoken), key=_position)
+        return tuple(self._message(spoken) for spoken in ordered if spoken.about.kind != "task")
 
     def _message(self, spoken: Spoken) -> UserMessage:
         about = spoken.about
@@ -115,16 +115,16 @@ class Pool(Struct, frozen=True):
             offered=self.offered.get(about.record, 0),
         )
 
-    def _shown(self, one: Spoken) -> tuple[tuple[int, int], ...]:
+    def _shown(self, spoken: Spoken) -> tuple[tuple[int, int], ...]:
         """The parts of a message that the summary message before showed; none of a new one."""
-        if one.about.record not in self.carried:
+        if spoken.about.record not in self.carried:
             return ()
-        return one.about.cut or ((0, len(one.text)),)
+        return spoken.about.cut or ((0, len(spoken.text)),)
 
     @property
     def tasks(self) -> tuple[Spoken, ...]:
         """What other agents gave this one to do: always kept whole."""
-        return tuple(one for one in self.spoken if one.about.kind == "task")
+        return tuple(spoken for spoken in self.spoken if spoken.about.kind == "task")
 
 
 class Shown(Struct, frozen=True):
@@ -153,7 +153,7 @@ def budget_of(window: Window, tokens: int) -> int:
 
 def originals(view: View, items: Iterable[Item]) -> list[Item]:
     """Folded records in their original form, so that what is known of them does not depend on the fold's summary."""
-    folds = {made.id for made in view.decisions() if isinstance(made, Fold)}
+    folds = {decision.id for decision in view.decisions() if isinstance(decision, Fold)}
     return [Item.of(item.said, item.seq) if item.hidden_by in folds else item for item in items]
 
 
@@ -167,13 +167,13 @@ def gather(c: Conversation, divided: Scope) -> Flow[Pool]:
         hidden = originals(view, divided.hidden)
         positions = {item.said.uuid: view.position_of(item.said.uuid) for item in hidden}
         marks = _marks(view)
-        taken = sum(c.count(blocks.words_of(block)) for block in _other_words(view, divided))
+        words_kept = sum(c.count(blocks.words_of(block)) for block in _other_words(view, divided))
         budget = budget_of(c.window, c.settings.user_words)
     by_agent = c.source.name.startswith(AGENT)
     read = partial(_gathered, c.transcript.log, view.boundary, divided, hidden, positions, marks, by_agent)
     pool = yield from in_thread(read)
     around = c.count(UserWords("", _LONGEST_NOTE).render())
-    return replace(pool, budget=max(0, max(budget // 4, budget - taken) - around))
+    return replace(pool, budget=max(0, max(budget // 4, budget - words_kept) - around))
 
 
 def _other_words(view: View, divided: Scope) -> Iterator[blocks.Block]:
@@ -185,8 +185,11 @@ def _other_words(view: View, divided: Scope) -> Iterator[blocks.Block]:
 
 def _marks(view: View) -> dict[str, CarriedWords]:
     """What folds know about the messages they hide."""
-    folds = (made for made in view.decisions() if isinstance(made, Fold) and made.id not in view.undone)
-    return {words.record: words for made in folds for words in made.named}
+    marks: dict[str, CarriedWords] = {}
+    for decision in view.decisions():
+        if isinstance(decision, Fold) and decision.id not in view.undone:
+            marks |= {words.record: words for words in decision.named}
+    return marks
 
 
 def _gathered(
@@ -199,63 +202,73 @@ def _gathered(
     by_agent: bool,
 ) -> Pool:
     carry = _carry_of(log, boundary) if boundary else None
-    staying = {item.said.uuid for item in divided.kept if item.said.summary}
-    in_view = {item.said.uuid for item in (*divided.kept, *hidden)}
-    if boundary is None:
-        known: list[Spoken] = []
-    elif carry is None or carry.words is None:
-        oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
-        before = _everything_before(log, oldest, by_agent=by_agent)
-        known = [one for one in before if one.about.record not in in_view]
-    else:
-        known = [one for words in carry.words if (one := _read(log, words)) is not None]
-    lasting = {one.about.record: one.about.lasting for one in known if one.about.lasting}
-    lasting |= {record: words.lasting for record, words in marks.items()}
-    fresh = [item.said for item in hidden if not item.said.summary and not item.hidden_by]
-    spoken = {one.about.record: one for one in known if one.about.summary not in staying}
-    passing = tuple(one.about for one in known if one.about.summary in staying)
+    summaries_kept = {item.said.uuid for item in divided.kept if item.said.summary}
+    kept = {item.said.uuid for item in divided.kept}
+    in_view = kept | {item.said.uuid for item in hidden}
+    carried = _carried(log, carry, divided, in_view, by_agent=by_agent) if boundary else []
+    lasting = {spoken.about.record: spoken.about.lasting for spoken in carried if spoken.about.lasting}
+    lasting |= {record: named.lasting for record, named in marks.items()}
+    passing = [spoken.about for spoken in carried if spoken.about.summary in summaries_kept]
+    by_record = {
+        spoken.about.record: spoken for spoken in carried if spoken.about.summary not in summaries_kept
+    }
+
     since: set[str] = set()
-    for said in spoken_in(fresh, positions, by_agent=by_agent):
-        record = said.about.record
+    fresh = [item.said for item in hidden if not item.said.summary and not item.hidden_by]
+    for spoken in spoken_in(fresh, positions, by_agent=by_agent):
+        record = spoken.about.record
         since.add(record)
-        spoken[record] = Spoken(replace(said.about, lasting=lasting.get(record, ())), said.text)
-    for record in {item.said.uuid for item in divided.kept} & spoken.keys():
-        passing = (*passing, spoken.pop(record).about)  # these stay in view themselves
-    ordered = sorted(spoken.values(), key=_place)
-    not_shown = tuple(left for left in carry.not_shown if _is_gone(left, spoken, in_view)) if carry else ()
+        about = replace(spoken.about, lasting=lasting.get(record, ()))
+        by_record[record] = Spoken(about, spoken.text)
+    # What is in a message that stays in view needs no line in the block.
+    passing += [by_record.pop(record).about for record in kept & by_record.keys()]
+
+    left_out = carry.not_shown if carry else ()
+    not_shown = tuple(entry for entry in left_out if _is_gone(entry, by_record, in_view))
     # While the user says nothing new, nothing is chosen again; and a fold shows nothing but what it hides.
     offers = bool(since) and divided.span != "range"
-    again = _again(log, not_shown) if offers else ()
-    others = [item.said.uuid for item in hidden] + [left.words.record for left in not_shown]
-    names = short_names([*spoken, *others])
-    carried = {words.record for words in carry.words or ()} if carry else set()
+    also_named = [item.said.uuid for item in hidden] + [entry.words.record for entry in not_shown]
+    shown_before = {words.record for words in carry.words or ()} if carry else set()
     return Pool(
-        tuple(ordered),
-        names,
-        frozenset(since),
-        frozenset(carried - since),
-        passing,
-        carry.left_out if carry else {},
-        tuple(carry.left_out_ends) if carry else (),
-        not_shown,
-        again,
-        {left.words.record: left.offered for left in not_shown},
+        spoken=tuple(sorted(by_record.values(), key=_position)),
+        names=short_names([*by_record, *also_named]),
+        since=frozenset(since),
+        carried=frozenset(shown_before - since),
+        passing=tuple(passing),
+        left_out=carry.left_out if carry else {},
+        left_out_ends=tuple(carry.left_out_ends) if carry else (),
+        not_shown=not_shown,
+        again=_again(log, not_shown) if offers else (),
+        offered={entry.words.record: entry.offered for entry in not_shown},
     )
 
 
-def _is_gone(left: LeftOutWords, spoken: Collection[str], in_view: Collection[str]) -> bool:
+def _carried(
+    log: Log, carry: Carry | None, divided: Scope, in_view: Collection[str], *, by_agent: bool
+) -> list[Spoken]:
+    """What the summary messages in view stand for: as the last compaction chose, or all there is if it did not."""
+    if carry is not None and carry.words is not None:
+        read = (_read(log, words) for words in carry.words)
+        return [spoken for spoken in read if spoken is not None]
+    oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
+    everything = _everything_before(log, oldest, by_agent=by_agent)
+    return [spoken for spoken in everything if spoken.about.record not in in_view]
+
+
+def _is_gone(left_out: LeftOutWords, by_record: Collection[str], in_view: Collection[str]) -> bool:
     """Whether a message that was left out is nowhere else."""
-    return left.words.record not in spoken and left.words.record not in in_view
+    return left_out.words.record not in by_record and left_out.words.record not in in_view
 
 
 def _again(log: Log, not_shown: Iterable[LeftOutWords]) -> tuple[Spoken, ...]:
     """The messages left out that are offered again, read from the log: those first that were offered least often."""
-    first = sorted(not_shown, key=lambda left: left.offered)[:AGAIN]
-    read = [spoken for left in first if (spoken := _read(log, left.words)) is not None]
-    return tuple(sorted(read, key=_place))
+    offered_least = sorted(not_shown, key=lambda entry: entry.offered)[:AGAIN]
+    read = (_read(log, entry.words) for entry in offered_least)
+    return tuple(sorted((spoken for spoken in read if spoken is not None), key=_position))
 
 
-def _place(spoken: Spoken) -> float:
+def _position(spoken: Spoken) -> float:
+    # A message whose position is unknown is newer than all that are known.
     return inf if spoken.about.position < 0 else spoken.about.position
 
 
@@ -266,19 +279,20 @@ def _carry_of(log: Log, boundary: str) -> Carry | None:
 
 def _everything_before(log: Log, summary: str, *, by_agent: bool) -> Iterator[Spoken]:
     """Everything the user ever said on this branch; ``summary`` is the summary message that stands for it and stays."""
-    records = list(fold(log).led_to_tip())
-    said = [said for _, said in records if not said.summary]
-    for one in spoken_in(said, {said.uuid: position for position, said in records}, by_agent=by_agent):
-        yield Spoken(replace(one.about, summary=summary), one.text)
+    led_to_tip = list(fold(log).led_to_tip())
+    records = [record for _, record in led_to_tip if not record.summary]
+    positions = {record.uuid: position for position, record in led_to_tip}
+    for spoken in spoken_in(records, positions, by_agent=by_agent):
+        yield Spoken(replace(spoken.about, summary=summary), spoken.text)
 
 
 def _read(log: Log, words: CarriedWords) -> Spoken | None:
     """The text of a carried message, from its record; None if the record is gone."""
-    said = _record_at(log, words)
-    if said is None:
+    record = _record_at(log, words)
+    if record is None:
         return None
-    tools = dict.fromkeys(said.answers, words.tool)
-    text = "\n".join(_texts(said, tools))
+    tools = dict.fromkeys(record.answers, words.tool)
+    text = "\n".join(_texts(record, tools))
     return Spoken(words, text) if text.strip() else None
 
 
@@ -286,10 +300,10 @@ def _record_at(log: Log, words: CarriedWords) -> Said | None:
     if words.position >= 0:
         _, line = next(iter(log.read(words.position)), (0, b""))
         match entries.read(line):
-            case Said() as said if said.uuid == words.record:
-                return said
-            case Queued(said=said) if said.uuid == words.record:
-                return said
+            case Said() as record if record.uuid == words.record:
+                return record
+            case Queued(said=record) if record.uuid == words.record:
+                return record
     # The position is wrong if the log was rewritten, as when a secret was purged.
     _, entry = log.record(words.record) or (0, None)
     return entry if isinstance(entry, Said) else None
@@ -303,29 +317,26 @@ def spoken_in(
     ``by_agent``: in a sub-agent's conversation, messages with the key of a task are what it was given to do.
     """
     tools: dict[str, str] = {}
-    for said in records:
-        for block in said.blocks if said.calls else ():
+    for record in records:
+        for block in record.blocks if record.calls else ():
             if isinstance(body := block.body(), ToolUse):
                 tools[body.id] = body.name
-        text = "\n".join(_texts(said, tools))
+        text = "\n".join(_texts(record, tools))
         if not text.strip():
             continue
-        kind: Literal["message", "answer", "task"] = "answer" if said.answers else "message"
-        if by_agent and _TASK.fullmatch(said.key):
+        kind: Literal["message", "answer", "task"] = "answer" if record.answers else "message"
+        if by_agent and _TASK.fullmatch(record.key):
             kind = "task"
-        tool = next((tools[call] for call in said.answers if tools.get(call)), "")
-        position = positions.get(said.uuid, -1)
-        yield Spoken(CarriedWords(said.uuid, position, kind, said.timestamp[:10], tool), text)
+        tool = next((tools[call] for call in record.answers if tools.get(call)), "")
+        position = positions.get(record.uuid, -1)
+        yield Spoken(CarriedWords(record.uuid, position, kind, record.timestamp[:10], tool), text)
 
 
-def _texts(said: Said, tools: Mapping[str, str]) -> list[str]:
+def _texts(record: Said, tools: Mapping[str, str]) -> list[str]:
     """The user's words in a record: what they typed, and their replies in results of these tools' calls."""
-    typed = users_words(Item.of(said, 0))
-    replies = [
-        authorship.reply(block, tools.get(block.id, ""))
-        for block in said.blocks
-        if block.id in said.answers
-    ]
+    typed = users_words(Item.of(record, 0))
+    results = [block for block in record.blocks if block.id in record.answers]
+    replies = [authorship.reply(block, tools.get(block.id, "")) for block in results]
     return [text for text in (typed, *replies) if text.strip()]
 
 
@@ -343,26 +354,26 @@ def choose(
 
     ``offered`` are the records that it was asked about. What was left out before competes again only if it lasts.
     """
-    left_before = {left.words.record: left for left in pool.not_shown}
-    marked = user_words.named(names, pool.to_offer)
+    left_out_before = {entry.words.record for entry in pool.not_shown}
+    marked = naming.named(names, pool.to_offer)
     if pool.was_chosen:
-        marked = user_words.heeded(marked, c.count, recognise)
-    messages = [message for message in marked if message.record not in left_before or message.marks]
+        marked = naming.heeded(marked, c.count, recognise)
+    messages = [message for message in marked if message.record not in left_out_before or message.marks]
     selection = user_words.select(messages, pool.budget, c.count, recognise)
     left_out = _counts(pool, selection)
-    gone = [message.record for message, _ in selection.left_out if message.record not in left_before]
-    ends = [*pool.left_out_ends, *gone]
-    texts = [GivenTask("\n\n".join(one.text for one in pool.tasks)).render()] if pool.tasks else []
+    newly_left_out = [message.record for message, _ in selection.left_out]
+    ends = [*pool.left_out_ends, *(record for record in newly_left_out if record not in left_out_before)]
+    tasks = "\n\n".join(task.text for task in pool.tasks)
+    texts = [GivenTask(tasks).render()] if pool.tasks else []
     text = user_words.block(selection)
     if text or left_out:
         note = _left_out_note(left_out, (ends[0], ends[-1]), pool.names) if left_out and ends else None
         texts.append(UserWords(text, note).render())
-    about = {one.about.record: one.about for one in (*pool.again, *pool.spoken)}
-    words = [one.about for one in pool.tasks]
-    for kept in selection.kept:
-        record = kept.message.record
-        cut = kept.spans if kept.lost else ()
-        words.append(replace(about[record], lasting=kept.message.marks, cut=cut))
+    about = {spoken.about.record: spoken.about for spoken in (*pool.again, *pool.spoken)}
+    words = [task.about for task in pool.tasks]
+    for shown in selection.kept:
+        cut = shown.spans if shown.lost else ()
+        words.append(replace(about[shown.message.record], lasting=shown.message.marks, cut=cut))
     return Shown(
         selection,
         tuple(texts),
@@ -377,10 +388,11 @@ def choose(
 
 def _counts(pool: Pool, selection: Selection) -> dict[str, int]:
     """How many messages of each sort are left out by now: none twice, and none that found room after all."""
-    before = {left.words.record: left.sort for left in pool.not_shown}
+    sorts_before = {entry.words.record: entry.sort for entry in pool.not_shown}
     counts = Counter(pool.left_out)
-    counts.subtract(before[kept.message.record] for kept in selection.kept if kept.message.record in before)
-    counts.update(rank.plural for message, rank in selection.left_out if message.record not in before)
+    shown = [shown.message.record for shown in selection.kept]
+    counts.subtract(sorts_before[record] for record in shown if record in sorts_before)
+    counts.update(rank.plural for message, rank in selection.left_out if message.record not in sorts_before)
     return dict(+counts)
 
 
@@ -388,16 +400,15 @@ def _not_shown(
     pool: Pool, selection: Selection, about: Mapping[str, CarriedWords], offered: frozenset[str]
 ) -> tuple[LeftOutWords, ...]:
     """The messages left out that can be offered again, with how often they were; the first to go were offered most."""
-    shown = {kept.message.record for kept in selection.kept}
-    left = {entry.words.record: entry for entry in pool.not_shown if entry.words.record not in shown}
+    shown = {shown.message.record for shown in selection.kept}
+    by_record = {entry.words.record: entry for entry in pool.not_shown if entry.words.record not in shown}
     for message, rank in selection.left_out:
-        words = replace(about[message.record], lasting=message.marks, cut=(), summary="")
-        known = left.get(message.record)
-        left[message.record] = LeftOutWords(
-            words, known.sort if known else rank.plural, known.offered if known else 0
-        )
+        record = message.record
+        words = replace(about[record], lasting=message.marks, cut=(), summary="")
+        known = by_record.get(record, LeftOutWords(words, rank.plural, 0))
+        by_record[record] = LeftOutWords(words, known.sort, known.offered)
     entries_left = [
-        replace(entry, offered=entry.offered + (record in offered)) for record, entry in left.items()
+        replace(entry, offered=entry.offered + (record in offered)) for record, entry in by_record.items()
     ]
     # Of those offered equally often, the newer ones stay: the user is more likely to still mean them.
     entries_left.sort(key=lambda entry: (not entry.words.lasting, entry.offered, -entry.words.position))

@@ -14,28 +14,12 @@ here looks at what they say. Only beyond the budget is anything chosen, in the o
 9. what the user said again later in the same words.
 
 So a model that obeys a hostile page can promote old small talk, but not above a rule that stands in the block by its
-wording; and names of old messages count only up to the size of what the user said since (`heeded`). A message of one
-of the first four ranks is at least kept with its lasting statements, if it is not short. Of
-the others each is at first shown up to one length, as long as all of them together allow: a pasted log never takes the
-room of messages that were typed. The rest of what is long comes last, in the same order, and a message never takes
-more than a quarter of the budget: its lasting statements, its beginning and its end. A model can add to the first
-ranks and never remove: nothing but words of the user, and only by taking room, ever makes another message of the user
-give way.
-
-**What the summarising call is asked.** If the words exceed the budget, `listing` puts into the instruction every
-message that is not yet lasting: a line `[id] text`, or for a long message a line `[id.n] text` for each of its
-statements, numbered from 1; lines are cut where room is short, and if even short lines find none, messages that were
-offered least often and are the oldest come first. The model answers behind its summary:
-
-    <lasting>
-    [3f2a91c4] forbids
-    [77aa0b12.4] decides
-    [90bc11ef] corrects [3f2a91c4]
-    </lasting>
-
-An id of the list, a word for what the message does (sets a rule, allows, forbids, decides, corrects, defines: any word
-is stored as given), and optionally the id of an earlier message that it replaces. `named` reads those lines; ids that
-are not in the list are ignored, so is everything else, and code copies the words from the record.
+wording; and names of old messages count only up to the size of what the user said since (`naming.heeded`). A message
+of one of the first four ranks is at least kept with its lasting statements, if it is not short. Of the others each is
+at first shown up to one length, as long as all of them together allow: a pasted log never takes the room of messages
+that were typed. The rest of what is long comes last, in the same order, and a message never takes more than a quarter
+of the budget: its lasting statements, its beginning and its end. A model can add to the first ranks and never remove:
+nothing but words of the user, and only by taking room, ever makes another message of the user give way.
 """
 
 from __future__ import annotations
@@ -49,7 +33,6 @@ from functools import partial
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
 from sevenfold.layers.compact.statements import Span, statements
@@ -65,21 +48,12 @@ _SHORTEST = 60
 """A message of at most this many tokens, or a hundredth of the budget if that is more, is shown whole or not at all."""
 _SMALL_TALK = 4
 """The most tokens of a message that counts as too short to instruct anything."""
-_HEAD = 2 / 3
+HEAD = 2 / 3
 """Share of the room for both ends of a cut message that its beginning gets."""
-_LISTED_WHOLE = 150
-"""A message of more tokens is listed statement by statement."""
-_LEAST_LISTED = 24
-"""The tokens to which a line of the list for the model is cut at most."""
-_NAME = 8
-"""Tokens of the id in front of such a line."""
 _TRIES = 8
 _TIGHTER = 0.8
 _ASKS = re.compile(r"(?:[?？؟]|(?<=[\u0370-\u03ff])[;\u037e])[\"'”’»」』)\]]*$")
 """The end of a question; in Greek its mark looks like a semicolon."""
-_NAMED = re.compile(
-    r"^[\s>*-]*\[?(?P<id>[^\[\]\s:]+)\]?[\s:–—-]*(?P<kind>[^\[\]\n]{0,40})[^\[\]\n]*(?:\[(?P<old>[^\[\]\s]+)\].*)?$"
-)
 
 
 class Rank(IntEnum):
@@ -210,8 +184,8 @@ def select(
         choice.take(partial(choice.brief, _SHORTEST), rank)
         choice.take(choice.least, rank)
     choice.take(choice.least, Rank.NEWEST)
-    rest = (Rank.ANSWER, Rank.INSTRUCTION, Rank.OTHER, Rank.REPEATED)
-    choice.take(partial(choice.brief, choice.level(rest)), *rest)
+    unnamed = (Rank.ANSWER, Rank.INSTRUCTION, Rank.OTHER, Rank.REPEATED)
+    choice.take(partial(choice.brief, choice.level(unnamed)), *unnamed)
     choice.take(choice.most, *Rank)
     return choice.selection()
 
@@ -220,7 +194,8 @@ class _Wanted(Struct, frozen=True):
     """A message that would be shown if there is room."""
 
     message: UserMessage
-    place: int
+    index: int
+    """Its number in the order of the record."""
     rank: Rank
     spans: tuple[Span, ...]
     """Its lasting parts."""
@@ -235,7 +210,7 @@ class _Wanted(Struct, frozen=True):
         """
         if self.rank is Rank.CARRIED:
             return self.rank, min(mark.number for mark in self.message.lasting)
-        return self.rank, -self.place
+        return self.rank, -self.index
 
 
 class _Choice:
@@ -250,19 +225,19 @@ class _Choice:
         self._longest = budget // _LONG_SHARE
         self._short = min(self._longest, max(_SHORTEST, budget // _SHORT_SHARE))
         self._newest = len(messages) - 1
-        self._last_said = {message.text: place for place, message in enumerate(messages)}
-        self._wanted = [self._want(message, place) for place, message in enumerate(messages)]
+        self._last_said = {message.text: index for index, message in enumerate(messages)}
+        self._wanted = [self._want(message, index) for index, message in enumerate(messages)]
         self._order = sorted(self._wanted, key=lambda wanted: wanted.key)
         self._chosen: dict[str, tuple[Kept, int]] = {}
 
-    def _want(self, message: UserMessage, place: int) -> _Wanted:
+    def _want(self, message: UserMessage, index: int) -> _Wanted:
         spans: Sequence[Span] = [(mark.start, mark.end) for mark in message.marks]
         if not spans:
             spans = recognised(message.text, self._recognise)
         size = self._size(message, message.text)
-        return _Wanted(message, place, self._rank(message, place, spans), tuple(merged(spans)), size)
+        return _Wanted(message, index, self._rank(message, index, spans), tuple(merged(spans)), size)
 
-    def _rank(self, message: UserMessage, place: int, spans: Sequence[Span]) -> Rank:
+    def _rank(self, message: UserMessage, index: int, spans: Sequence[Span]) -> Rank:
         if message.lasting:
             return Rank.CARRIED
         if message.named:
@@ -270,9 +245,9 @@ class _Choice:
             return Rank.NAMED if is_sure else Rank.NAMED_LATE
         if spans:
             return Rank.RECOGNISED
-        if place == self._newest:
+        if index == self._newest:
             return Rank.NEWEST
-        if place < self._last_said[message.text]:
+        if index < self._last_said[message.text]:
             return Rank.REPEATED
         if message.kind == "answer":
             return Rank.ANSWER
@@ -286,7 +261,7 @@ class _Choice:
     def level(self, ranks: Collection[Rank]) -> int:
         """The largest number of tokens up to which all messages of these ranks can be shown; a short one is whole."""
         sizes = [wanted.size for wanted in self._order if wanted.rank in ranks]
-        return min(self._longest, _level(sizes, self._room, self._short))
+        return min(self._longest, level(sizes, self._room, self._short))
 
     def brief(self, most: int, wanted: _Wanted) -> Kept:
         """A message in at most this many tokens, if need be by its first lasting statements or by its two ends."""
@@ -315,12 +290,12 @@ class _Choice:
             if wanted.rank in ranks:
                 self._take(wanted, form(wanted))
 
-    def _take(self, wanted: _Wanted, kept: Kept) -> None:
-        _, taken = self._chosen.get(wanted.message.record, (None, 0))
-        size = self._size(wanted.message, kept.text)
-        if taken < size <= taken + self._room:
-            self._room -= size - taken
-            self._chosen[wanted.message.record] = kept, size
+    def _take(self, wanted: _Wanted, shown: Kept) -> None:
+        _, size_before = self._chosen.get(wanted.message.record, (None, 0))
+        size = self._size(wanted.message, shown.text)
+        if size_before < size <= size_before + self._room:
+            self._room -= size - size_before
+            self._chosen[wanted.message.record] = shown, size
 
     def selection(self) -> Selection:
         """What is shown and what is not, in the order of the record."""
@@ -336,12 +311,12 @@ class _Choice:
     def _cut(self, wanted: _Wanted, most: int, *, ends: bool) -> Kept:
         """A message cut to ``most`` tokens: its lasting parts, with ``ends`` also its beginning and its end."""
         text = wanted.message.text
-        each = len(text) / max(1, wanted.size)  # characters in a token
+        per_token = len(text) / max(1, wanted.size)  # characters
         room = most
         for _ in range(_TRIES):
-            spans = _first_that_fit(wanted.spans, int(room * each))
+            spans = _first_that_fit(wanted.spans, int(room * per_token))
             if ends or not spans:
-                spare = max(0, int(room * each) - sum(end - start for start, end in spans))
+                spare = max(0, int(room * per_token) - sum(end - start for start, end in spans))
                 spans = merged([*spans, *_ends(text, spare)])
             shown = excerpt(text, spans)
             if self._size(wanted.message, shown) <= most:
@@ -352,7 +327,7 @@ class _Choice:
 
 def _ends(text: str, characters: int) -> tuple[Span, Span]:
     """The beginning and the end of a text in this many characters, cut between statements or at least words."""
-    head = int(characters * _HEAD)
+    head = int(characters * HEAD)
     tail = len(text) - (characters - head)
     spans = [statement.span for statement in statements(text)]
     # Where a border is too far away, more would be lost than a cut sentence is worth.
@@ -363,23 +338,31 @@ def _ends(text: str, characters: int) -> tuple[Span, Span]:
     return (0, beginning), (end, len(text))
 
 
-def _word_end(text: str, place: int) -> int:
-    """The last end of a word up to a place; the place itself in a script without spaces."""
-    border = max(text.rfind(" ", place // 2, place), text.rfind("\n", place // 2, place))
-    return place if border < 0 else border
+def _word_end(text: str, limit: int) -> int:
+    """The last end of a word up to a limit; the limit itself in a script without spaces."""
+    border = max(text.rfind(" ", limit // 2, limit), text.rfind("\n", limit // 2, limit))
+    return limit if border < 0 else border
 
 
-def _word_start(text: str, place: int) -> int:
-    """The first beginning of a word from a place on; the place itself in a script without spaces."""
-    until = (place + len(text)) // 2
-    borders = [border for space in " \n" if (border := text.find(space, place, until)) >= 0]
-    return min(borders) + 1 if borders else place
+def _word_start(text: str, limit: int) -> int:
+    """The first beginning of a word from a limit on; the limit itself in a script without spaces."""
+    until = (limit + len(text)) // 2
+    borders = [border for space in " \n" if (border := text.find(space, limit, until)) >= 0]
+    return min(borders) + 1 if borders else limit
+
+
+def level(sizes: Sequence[int], room: int, least: int) -> int:
+    """The largest size to which the larger ones can be cut so that all fit together, but never less than ``least``."""
+    levels = range(least, max(sizes, default=0) + 1)
+    if not levels or sum(min(size, least) for size in sizes) > room:
+        return least
+    return levels[bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes)) - 1]
 
 
 def _only_asks(text: str) -> bool:
     """Whether a message is nothing but questions; a rule with a question behind it is none."""
-    parts = [text[start:end] for start, end in (statement.span for statement in statements(text))]
-    return all(_ASKS.search(part.rstrip()) for part in parts)
+    spans = [statement.span for statement in statements(text)]
+    return all(_ASKS.search(text[start:end].rstrip()) for start, end in spans)
 
 
 def _first_that_fit(spans: Iterable[Span], characters: int) -> list[Span]:
@@ -409,12 +392,12 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def excerpt(text: str, spans: Sequence[Span]) -> str:
     """Parts of a text, to the letter, with the number of characters left out between them."""
     pieces: list[str] = []
-    place = 0
+    shown_to = 0
     for start, end in (*spans, (len(text), len(text))):
-        if text[place:start].strip():
-            pieces.append(f"[… {start - place:,} characters …]")
+        if text[shown_to:start].strip():
+            pieces.append(f"[… {start - shown_to:,} characters …]")
         pieces.append(text[start:end])
-        place = end
+        shown_to = end
     return " ".join(piece for piece in pieces if piece)
 
 
@@ -425,157 +408,6 @@ def recognised(text: str, recognise: Recogniser) -> list[Span]:
         if recognise(statement.text(text)):
             spans += statement.spans
     return merged(spans)
-
-
-# -- what the model of a summary is asked ------------------------------------------------------------
-
-
-class OfferedWords(Struct, frozen=True):
-    """The list of messages of which a model is asked to name those that last."""
-
-    text: str = ""
-    records: frozenset[str] = frozenset()
-    """The records of the messages in it."""
-    is_complete: bool = True
-    """Whether every message that is not lasting yet found room in it."""
-
-
-def listing(
-    messages: Sequence[UserMessage],
-    budget: int,
-    count: Count,
-    room: int,
-    most: int,
-    records: Collection[str] | None = None,
-) -> OfferedWords:
-    """What could be left out, by id; nothing if everything fits into the budget.
-
-    Long lines are cut until all take about ``room`` tokens; if short ones take more than ``most``, some find no room.
-
-    Everything that is not lasting yet is listed, not only what would be left out as things stand: what a model names
-    takes the room of something else, which must have had its chance too. ``records`` limits it to some of them.
-    """
-    if fits(messages, budget, count):
-        return OfferedWords()
-    asked = [message for message in messages if records is None or message.record in records]
-    lines_of = {message.record: lines for message in asked if (lines := _lines(message, count))}
-    sizes_of = {record: [count(text) for _, text in lines] for record, lines in lines_of.items()}
-    left = most
-    listed: set[str] = set()
-    for message in sorted(asked, key=_times_offered):
-        if message.record in lines_of:
-            least = sum(min(size, _LEAST_LISTED) + _NAME for size in sizes_of[message.record])
-            if least <= left:
-                left -= least
-                listed.add(message.record)
-    sizes = [size for record in lines_of if record in listed for size in sizes_of[record]]
-    most = _level(sizes, room - _NAME * len(sizes), _LEAST_LISTED)
-    text = "\n".join(
-        f"[{name}] {_shortened(line, most, count)}"
-        for record, lines in lines_of.items()
-        if record in listed
-        for name, line in lines
-    )
-    return OfferedWords(text, frozenset(listed), len(listed) == len(lines_of))
-
-
-def _times_offered(message: UserMessage) -> int:
-    """How often a model has seen it in such a list; what a summary showed was listed when it was new."""
-    return message.offered + bool(message.shown)
-
-
-def _lines(message: UserMessage, count: Count) -> list[tuple[str, str]]:
-    """A message in the list: the ids of what is not lasting yet, each with its text."""
-    if count(message.text) <= _LISTED_WHOLE:
-        return [] if message.lasting else [(message.name, " ".join(message.text.split()))]
-    lines: list[tuple[str, str]] = []
-    for number, statement in enumerate(statements(message.text), 1):
-        start, end = statement.span
-        if not any(mark.start <= start and end <= mark.end for mark in message.lasting):
-            lines.append((f"{message.name}.{number}", " ".join(message.text[start:end].split())))
-    return lines
-
-
-def _level(sizes: Sequence[int], room: int, least: int) -> int:
-    """The largest size to which the larger ones can be cut so that all fit together, but never less than ``least``."""
-    levels = range(least, max(sizes, default=0) + 1)
-    if not levels or sum(min(size, least) for size in sizes) > room:
-        return least
-    return levels[bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes)) - 1]
-
-
-def _shortened(text: str, most: int, count: Count) -> str:
-    size = count(text)
-    if size <= most:
-        return text
-    characters = int(len(text) * most / size)
-    head = int(characters * _HEAD)
-    return f"{text[:head]} … {text[len(text) - (characters - head) :]}"
-
-
-def named(lines: Iterable[str], messages: Sequence[UserMessage]) -> list[UserMessage]:
-    """The messages with the marks that a model's lines give them; the lines that name none of them are ignored."""
-    by_name = {message.name: place for place, message in enumerate(messages)}
-    marked = list(messages)
-    number = 1 + max((mark.number for message in messages for mark in message.marks), default=0)
-    for told in lines:
-        match = _NAMED.match(told.strip())
-        place, spans = _meant(match["id"], messages, by_name) if match else (-1, ())
-        if match is None or place < 0:
-            continue
-        older = by_name.get(match["old"] or "", place)
-        # Only an earlier message can be replaced.
-        replaces = messages[older].record if older < place else ""
-        kind = match["kind"].strip(" :.,–—-")
-        known = [(mark.start, mark.end) for mark in marked[place].marks]
-        new = [
-            span for span in spans if not any(start <= span[0] and span[1] <= end for start, end in known)
-        ]
-        if new:
-            marks = (Lasting(*span, kind=kind, replaces=replaces, number=number) for span in new)
-            marked[place] = replace(marked[place], named=(*marked[place].named, *marks))
-            number += 1
-    return marked
-
-
-def heeded(
-    messages: Sequence[UserMessage], count: Count, recognise: Recogniser = by_word_lists
-) -> list[UserMessage]:
-    """The messages without the names that a model gives too late: to more of the older ones than the user said since.
-
-    A model that obeys a hostile page may call all old small talk lasting, in this compaction and in the next ones. So
-    names of what a compaction before this one has seen count only up to the size of what is new: whatever a model
-    names, no more gives way to it than to the user's own words.
-    """
-    room = sum(count(line(message, message.text)) for message in messages if message.is_new)
-    late: list[tuple[bool, int, int, Lasting]] = []
-    for place, message in enumerate(messages):
-        for mark in () if message.is_new else message.named:
-            statement = message.text[mark.start : mark.end]
-            late.append((not recognise(statement), count(line(message, statement)), place, mark))
-    marked = list(messages)
-    # Rules are short, and a pasted log has many lines.
-    for _, size, place, mark in sorted(late, key=lambda entry: entry[:3]):
-        if size <= room:
-            room -= size
-        else:
-            kept = tuple(other for other in marked[place].named if other is not mark)
-            marked[place] = replace(marked[place], named=kept)
-    return marked
-
-
-def _meant(
-    name: str, messages: Sequence[UserMessage], by_name: Mapping[str, int]
-) -> tuple[int, tuple[Span, ...]]:
-    """The place of the message that an id names, and the parts of it; -1 if there is none."""
-    if (place := by_name.get(name)) is not None:
-        return place, ((0, len(messages[place].text)),)
-    name, _, number = name.rpartition(".")
-    place = by_name.get(name, -1)
-    parts = statements(messages[place].text) if place >= 0 and number.isdecimal() else []
-    if not parts or not 0 < int(number) <= len(parts):
-        return -1, ()
-    return place, parts[int(number) - 1].spans
 
 
 # -- the block -----------------------------------------------------------------------------------

@@ -80,13 +80,15 @@ def preview(
     warm: bool,
 ) -> Preview:
     """Predicted sizes and costs of a compaction; ``warm``: the conversation is still in the cache."""
-    fixed, size = c.epoch.gauge.fixed, c.size()
+    fixed = c.epoch.gauge.fixed
+    size = c.size()
     summary = max(0, min(room(c, divided), room_left(c, request, divided, shown)))
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     around = c.count(summary_message(c, request, divided, ""))
     after = size_after(c, divided, summary + around + shown.tokens)
     read = fixed + front if warm else 0
-    by_model, price = engine not in ("extractive", "notes"), c.profile.price(size.tokens)
+    by_model = engine not in ("extractive", "notes")
+    price = c.profile.price(size.tokens)
     call_usd: float | None = None if by_model else 0.0
     next_usd: float | None = None
     if price is not None:
@@ -193,7 +195,8 @@ class PlannedCompaction(Struct, frozen=True):
 
 def plan(c: Conversation, made: Result) -> PlannedCompaction:
     """Put together what a compaction writes; restored files get only the room that keeps it worth making."""
-    divided, shown = made.divided, made.shown
+    divided = made.divided
+    shown = made.shown
     if divided.span == "range":
         uuids = {item.said.uuid for item in divided.hidden}
         hidden = (item for item in c.transcript.pinned_items() if item.said.uuid in uuids)
@@ -219,7 +222,8 @@ def _is_replaced(made: Result) -> bool:
 
 def not_made(c: Conversation, made: Result, after: int) -> Compacted:
     """The result of a compaction that was not worth making; nothing was written."""
-    size, share = c.size(), f"{LEFT_SHARE:.0%}"
+    size = c.size()
+    share = f"{LEFT_SHARE:.0%}"
     what = f"about {after:,} of {size.tokens:,} tokens would be left"
     if made.divided.span == "range":
         what = f"{_tokens(c, made.divided.hidden):,} tokens would be replaced, and {what}"
@@ -261,7 +265,10 @@ def _words_left_out(shown: Shown) -> Sequence[str]:
 def _result(
     c: Conversation, made: Result, before: Size, after: int, boundary: str, reason: str = ""
 ) -> Compacted:
-    divided, got, verdict, shown = made.divided, made.got, made.verdict, made.shown
+    divided = made.divided
+    got = made.got
+    verdict = made.verdict
+    shown = made.shown
     return Compacted(
         made=not reason,
         reason=reason,
@@ -321,8 +328,13 @@ def _compaction(
     c: Conversation, made: Result, planned: PlannedCompaction, placed: CompactionChain, failures: int
 ) -> str:
     """Write boundary, summary and restored content; returns the boundary's id."""
-    script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
-    boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
+    script = c.transcript
+    divided = made.divided
+    got = made.got
+    before = c.size().tokens
+    boundary = placed.turn
+    anchor = script.new_id()
+    block = got.signed or got.opaque
     frame = c.epoch.frame if divided.side == "before" else c.epoch.wanted
     # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
     summarised = messages_of(script.view, divided.hidden)
@@ -333,9 +345,12 @@ def _compaction(
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
     # A segment must not begin with hidden records: the decision that hid them may not be kept.
     shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
-    segment, kept = None, divided.kept if divided.front else shown
+    segment = None
+    kept = divided.kept if divided.front else shown
     if kept:
-        view, first, last = script.view, kept[0].said.uuid, kept[-1].said.uuid
+        view = script.view
+        first = kept[0].said.uuid
+        last = kept[-1].said.uuid
         tip = next((item for item in kept if item.said.uuid == view.skip_clearings(view.tip)), None)
         if tip is not None and tip.seq < max(item.seq for item in kept):
             # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
@@ -401,7 +416,8 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
 
 def _fold(c: Conversation, made: Result, planned: PlannedCompaction) -> str:
     """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
-    script, divided = c.transcript, made.divided
+    script = c.transcript
+    divided = made.divided
     uuids = [item.said.uuid for item in divided.hidden]
     text, *behind = planned.texts
     named = [words for words in made.shown.words if words.lasting]
@@ -436,7 +452,8 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
 
 def report(c: Conversation, done: Compacted, failures: int) -> None:
     """Report what was done: once as the event any layer sends, once with all figures."""
-    usage, placed = done.usage or Usage(), done.chain
+    usage = done.usage or Usage()
+    placed = done.chain
     c.events.tell(
         Acted(
             layer="compact",

@@ -50,7 +50,8 @@ class Offload:
 
         From then on they are sent the same way.
         """
-        view, state = c.transcript.view, c.state(Settled)
+        view = c.transcript.view
+        state = c.state(Settled)
         now = (view, view.version, len(view), c.settings, c.account.tip)
         if now != state.settled:
             if unsent := unsent_results(c):
@@ -72,7 +73,8 @@ class Offload:
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record results as they will be sent: as a preview if over their tool's limit."""
         c.clearable.follow(c.transcript.view)
-        tool_of, budget = c.clearable.tool_of, _budget(c)
+        tool_of = c.clearable.tool_of
+        budget = _budget(c)
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
@@ -187,7 +189,8 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
     except TranscriptError as error:
         c.events.aside("offload", str(error), error=error)
         return offload.truncated(big, str(error)), _stored("", big.found.content)
-    before, per_token = len(big.found.text), CHARACTERS_PER_TOKEN
+    before = len(big.found.text)
+    per_token = CHARACTERS_PER_TOKEN
     c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
     return offload.stored(big, path, budget), _stored(path, content)
 

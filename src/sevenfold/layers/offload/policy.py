@@ -118,5 +118,6 @@ def stored(big: Big, path: str, budget: Budget) -> str:
 
 def truncated(big: Big, problem: str) -> str:
     """The text to send for a result that could not be stored: as much of it as its limit allows."""
-    found, shown = big.found, cut(big.found.text[: big.most], big.most)
+    found = big.found
+    shown = cut(big.found.text[: big.most], big.most)
     return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()

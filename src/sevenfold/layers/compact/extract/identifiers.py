@@ -49,7 +49,11 @@ class IdentifierSource(Struct, frozen=True):
 
 class _Seen:
     def __init__(self, kind: str, record: str) -> None:
-        self.kind, self.record, self.count, self.by_user, self.place = kind, record, 0, False, 0
+        self.kind = kind
+        self.record = record
+        self.count = 0
+        self.by_user = False
+        self.place = 0
         self.typed = False
         """Whether it occurs in a text that was not pasted, or in several texts."""
 
@@ -63,8 +67,11 @@ def identifiers(
     seen: dict[str, _Seen] = {}
     for one in reversed(list(known)):
         entry = seen[one.text] = _Seen(one.kind, one.record)
-        entry.count, entry.by_user, entry.typed = one.count, one.by_user, True
-    place, words = 0, _Words()
+        entry.count = one.count
+        entry.by_user = one.by_user
+        entry.typed = True
+    place = 0
+    words = _Words()
     for place, source in enumerate(sources, 1):
         typed = len(source.text) <= _PASTED
         for text, kind in words.found(source.text[:_LOOKED_AT]):
@@ -72,7 +79,8 @@ def identifiers(
                 continue
             entry = seen.setdefault(text, _Seen(kind, source.record))
             entry.typed |= typed or bool(entry.count and entry.record != source.record)
-            entry.record, entry.place = source.record, place
+            entry.record = source.record
+            entry.place = place
             entry.count += 1
             entry.by_user |= source.by_user and typed
     used = [(text, it) for text, it in seen.items() if it.by_user or it.count >= _OFTEN.get(it.kind, 1)]

@@ -212,7 +212,9 @@ def quoted(words: Words) -> str:
 
 def said(words: Words, facts: Facts) -> str:
     """A user message as written in a summary, with a note in place of what was left out."""
-    name, lines, cut = facts.name(words.record), words.head.split("\n"), ""
+    name = facts.name(words.record)
+    lines = words.head.split("\n")
+    cut = ""
     if words.lost:
         cut = f' cut-at="{len(lines) + 1}"'
         gap = f"[{words.lost} characters left out here; record {name} has all of it]"
@@ -238,7 +240,8 @@ def entry(one: Listed, facts: Facts) -> str:
             times = f", {one.count}×" if one.count > 1 else ""
             return f"- {one.state}{times}: {_flat(one.line)} [{name}]"
         case FoundError():
-            settled, tool = ", settled later" if one.settled else "", re.sub(r"[\s:,]", "_", one.tool)
+            settled = ", settled later" if one.settled else ""
+            tool = re.sub(r"[\s:,]", "_", one.tool)
             return f"- {tool}{settled}: {_flat(one.lines)} [{name}]"
         case Task():
             number = f"#{one.number} " if one.number else ""

@@ -119,7 +119,8 @@ def _whole_list(given: Mapping[str, Any]) -> list[tuple[str, str]] | None:
 
 def _change(tasks: dict[str, Task], call: Call) -> None:
     """Apply a call that creates or changes one entry; only the result contains the number of a new one."""
-    given, state = call.given, str(call.given.get("status", "")).lower()
+    given = call.given
+    state = str(call.given.get("status", "")).lower()
     number = next((str(given[key]) for key in keys("number") if isinstance(given.get(key), str | int)), "")
     if not number and isinstance(given.get("subject") or given.get("title"), str):
         told = _CREATED.search(call.result or "")

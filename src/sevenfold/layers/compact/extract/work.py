@@ -87,7 +87,8 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     kind = kinds.get(asked.name) or kind_by_shape(asked.name, given)
     if answer is None:
         return Call(asked.name, kind, record, given)
-    words, body = blocks.words_of(answer), answer.body()
+    words = blocks.words_of(answer)
+    body = answer.body()
     found = _exit(words[:_LOOKED_AT]) or (_exit(words[-_LOOKED_AT:]) if kind == "shell" else None)
     code = (found[1] or found[2]) if found else ""
     failed = isinstance(body, ToolResult) and bool(body.is_error)
@@ -188,7 +189,8 @@ def _plain(path: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    one, other = _plain(one), _plain(other)
+    one = _plain(one)
+    other = _plain(other)
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
@@ -236,7 +238,8 @@ def problems(made: Iterable[Call]) -> list[FoundError]:
         if not call.failed:
             done.update(_deeds(call))
             continue
-        lines, settled = telling_lines(call.result), not done.isdisjoint(_deeds(call))
+        lines = telling_lines(call.result)
+        settled = not done.isdisjoint(_deeds(call))
         found.setdefault((call.name, lines), FoundError(call.name, lines, call.record, settled))
     return sorted(found.values(), key=lambda problem: problem.settled)
 

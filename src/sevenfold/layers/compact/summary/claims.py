@@ -96,7 +96,8 @@ def _sides(text: str) -> Iterator[str]:
     if not found:
         return
     will = min(found, key=lambda match: match.start())
-    before, after = _tokens(text[: will.start()]), _tokens(text[will.end() :])
+    before = _tokens(text[: will.start()])
+    after = _tokens(text[will.end() :])
     yield f"!{will[0].lower()}"
     yield from (f"<{one}" for one in before)
     yield from (f">{one}" for one in after)

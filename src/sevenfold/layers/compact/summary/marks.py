@@ -48,7 +48,9 @@ class _Marker:
         self.found: list[str] = []
 
     def section(self, text: str) -> str:
-        lines, in_code, lead = [], False, ""
+        lines = []
+        in_code = False
+        lead = ""
         for line in _FRAMES.sub("&lt;", _COPIES.sub(self._copied, text)).split("\n"):
             fence = line.lstrip().startswith(("```", "~~~"))
             in_code ^= fence
@@ -89,7 +91,8 @@ class _Marker:
             return all(len(quote) < LEAST or self._evidence.record_of(quote) for quote in quotes)
         if not self._evidence.in_english:
             return True
-        said, lead = bare(sentence[:_LONGEST]), _ENTRY.sub("", lead[-_LONGEST:])
+        said = bare(sentence[:_LONGEST])
+        lead = _ENTRY.sub("", lead[-_LONGEST:])
         found = claim(said, before, lead)
         return found is None or self._evidence.supports(found)
 
@@ -98,7 +101,8 @@ def bare(sentence: str) -> str:
     """A sentence without code, except dangerous commands, and without quotations, except the user's."""
 
     def speech(quote: Quotation) -> str:
-        front, behind = sentence[: quote.start], sentence[quote.end :]
+        front = sentence[: quote.start]
+        behind = sentence[quote.end :]
         if pattern("speech").search(front):
             return f": {quote.words}"
         return f"the user said: {quote.words}" if pattern("spoken").match(behind) else " … "
@@ -138,7 +142,8 @@ def quotations(text: str) -> list[Quotation]:
 
 def substituted(text: str, write: Callable[[Quotation], str]) -> str:
     """Replace each quotation, marks included, with what ``write`` returns for it."""
-    parts, last = [], 0
+    parts = []
+    last = 0
     for quote in quotations(text):
         parts += [text[last : quote.start], write(quote)]
         last = quote.end
@@ -147,7 +152,8 @@ def substituted(text: str, write: Callable[[Quotation], str]) -> str:
 
 def sentences(line: str) -> Iterator[str]:
     """Split a line into sentences, keeping the space between them; a quotation is never split."""
-    start, edges = 0, [place for quote in quotations(line) for place in (quote.start, quote.end)]
+    start = 0
+    edges = [place for quote in quotations(line) for place in (quote.start, quote.end)]
     for end in _SENTENCE.finditer(line):
         # After an even number of quotation edges, the place is outside all quotations.
         if bisect_left(edges, end.start()) % 2 == 0:
