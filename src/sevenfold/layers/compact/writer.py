@@ -6,7 +6,7 @@ Also predicts the size and cost of a compaction before it is made, and says when
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ from sevenfold.record.layout import rounds
 from sevenfold.record.log import renew_labels
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import NOTHING, measure
-from sevenfold.request.frame import tool_name
+from sevenfold.request.frame import Frame, tool_name
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def preview(
     fixed = c.epoch.gauge.fixed
     size = c.size()
     summary = max(0, min(room(c, divided), room_left(c, request, divided, shown)))
-    hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
+    hidden, front, behind = (_tokens(c, items) for items in (divided.hidden, divided.front, divided.behind))
     around = c.count(summary_message(c, request, divided, ""))
     after = size_after(c, divided, summary + around + shown.tokens)
     read = fixed + front if warm else 0
@@ -94,10 +94,10 @@ def preview(
     if price is not None:
         write = price.write(SECONDS[c.epoch.lifetimes.tail])
         next_usd = (read * price.read + (after - read) * write) / 1e6
-        asked = fixed + front * (divided.span in ("from", "range")) + hidden
-        each = price.input if engine == "plain" else price.read if warm else write
+        prompt = fixed + front * (divided.span in ("from", "range")) + hidden
+        prompt_price = price.input if engine == "plain" else price.read if warm else write
         answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
-        call_usd = (asked * each + answer * price.output) / 1e6 if by_model else 0.0
+        call_usd = (prompt * prompt_price + answer * price.output) / 1e6 if by_model else 0.0
     return Preview(
         span=divided.span,
         engine=engine,
@@ -123,11 +123,11 @@ def room(c: Conversation, divided: Scope) -> int:
     """
     summaries = [item for item in divided.hidden if item.said.summary]
     whole = _tokens(c, summaries)
-    words = (block for item in summaries for block in item.shown if is_words_block(block))
-    before = whole - sum(c.count(blocks.words_of(block)) for block in words)
+    words_blocks = (block for item in summaries for block in item.shown if is_words_block(block))
+    earlier = whole - sum(c.count(blocks.words_of(block)) for block in words_blocks)
     fresh = _tokens(c, divided.hidden) - whole
-    least = min(LEAST_SUMMARY, c.window.threshold // 8)
-    return max(least, min(before + int(fresh * SHARE), c.window.budget(c.settings.summary_tokens)))
+    least_tokens = min(LEAST_SUMMARY, c.window.threshold // 8)
+    return max(least_tokens, min(earlier + int(fresh * SHARE), c.window.budget(c.settings.summary_tokens)))
 
 
 def most_after(c: Conversation, divided: Scope) -> int:
@@ -170,7 +170,7 @@ class Result(Struct, frozen=True):
 
     request: CompactionRequest
     divided: Scope
-    got: Attempt
+    attempt: Attempt
     verdict: Verdict
     shown: Shown
     passing: tuple[CarriedWords, ...] = ()
@@ -193,92 +193,92 @@ class PlannedCompaction(Struct, frozen=True):
     """The pinned records in a range, as they are shown behind its summary."""
 
 
-def plan(c: Conversation, made: Result) -> PlannedCompaction:
+def plan(c: Conversation, result: Result) -> PlannedCompaction:
     """Put together what a compaction writes; restored files get only the room that keeps it worth making."""
-    divided = made.divided
-    shown = made.shown
+    divided = result.divided
+    shown = result.shown
     if divided.span == "range":
         uuids = {item.said.uuid for item in divided.hidden}
         hidden = (item for item in c.transcript.pinned_items() if item.said.uuid in uuids)
         pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
-        summary = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
+        summary = summary_message(c, result.request, divided, "\n\n".join([result.verdict.text, *pins]))
         texts = (summary, *shown.texts)
         return PlannedCompaction(texts, size_after(c, divided, sum(map(c.count, texts))), pins=pins)
-    texts = (summary_message(c, made.request, divided, made.verdict.text),)
-    if not _is_replaced(made):
+    texts = (summary_message(c, result.request, divided, result.verdict.text),)
+    if not _is_replaced(result):
         texts = (*texts, *shown.texts)
-    after = size_after(c, divided, sum(map(c.count, texts)))
-    if after >= most_after(c, divided):
-        return PlannedCompaction(texts, after)
-    attachments, restored, missed = _restore(c, made, after)
-    after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
-    return PlannedCompaction(texts, after, tuple(attachments), tuple(restored), tuple(missed))
+    tokens_after = size_after(c, divided, sum(map(c.count, texts)))
+    if tokens_after >= most_after(c, divided):
+        return PlannedCompaction(texts, tokens_after)
+    attachments, restored, missed = _restore(c, result, tokens_after)
+    tokens_after += _attached_tokens(c, attachments)
+    return PlannedCompaction(texts, tokens_after, tuple(attachments), tuple(restored), tuple(missed))
 
 
-def _is_replaced(made: Result) -> bool:
+def _is_replaced(result: Result) -> bool:
     """Whether the provider's block is sent in place of the summary message, so that the words must stand behind it."""
-    return made.got.signed is not None
+    return result.attempt.signed is not None
 
 
-def not_made(c: Conversation, made: Result, after: int) -> Compacted:
+def not_made(c: Conversation, result: Result, tokens_after: int) -> Compacted:
     """The result of a compaction that was not worth making; nothing was written."""
     size = c.size()
     share = f"{LEFT_SHARE:.0%}"
-    what = f"about {after:,} of {size.tokens:,} tokens would be left"
-    if made.divided.span == "range":
-        what = f"{_tokens(c, made.divided.hidden):,} tokens would be replaced, and {what}"
-    reason = f"{what}; a compaction must end below {share} of what it replaces"
+    figures = f"about {tokens_after:,} of {size.tokens:,} tokens would be left"
+    if result.divided.span == "range":
+        figures = f"{_tokens(c, result.divided.hidden):,} tokens would be replaced, and {figures}"
+    reason = f"{figures}; a compaction must end below {share} of what it replaces"
     snips = c.settings.snip and len(rounds(c.transcript.view.items)) > 1
     ways = steps(parts(c), "tokens", clears=c.settings.size_clearing, compacts=False, snips=snips)
-    return replace(_result(c, made, size, after, "", reason), ways=ways)
+    return replace(_result(c, result, size, tokens_after, "", reason), ways=ways)
 
 
-def write(c: Conversation, made: Result, planned: PlannedCompaction, failures: int) -> Compacted:
+def write(c: Conversation, result: Result, planned: PlannedCompaction, failures: int) -> Compacted:
     """Write a compaction atomically, with the content restored after it; returns what was done.
 
     ``failures``: compactions in a row in which no model produced a summary.
     """
-    before = c.size()
+    size_before = c.size()
     placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
-    if made.divided.span == "range":
-        boundary = _fold(c, made, planned)
+    if result.divided.span == "range":
+        boundary = _fold(c, result, planned)
     else:
-        boundary = _compaction(c, made, planned, placed, failures)
-    done = _result(c, made, before, c.size().tokens, boundary)
+        boundary = _compaction(c, result, planned, placed, failures)
+    done = _result(c, result, size_before, c.size().tokens, boundary)
     restored = ("pins",) if planned.pins else planned.restored
-    cut = (*made.verdict.left_out, *_words_left_out(made.shown), *planned.missed)
+    cut = (*result.verdict.left_out, *_words_left_out(result.shown), *planned.missed)
     return replace(done, chain=placed, cut=cut, restored=restored)
 
 
 def _words_left_out(shown: Shown) -> Sequence[str]:
-    gone = sum(shown.selection.counts.values())
+    messages = sum(shown.selection.counts.values())
     shortened = sum(kept.lost > 0 for kept in shown.selection.kept)
-    told = []
-    if gone:
+    phrases = []
+    if messages:
         sorts = ", ".join(f"{number} {sort}" for sort, number in shown.selection.counts.items())
-        told.append(f"{gone} {'message' if gone == 1 else 'messages'} of the user ({sorts})")
+        phrases.append(f"{messages} {'message' if messages == 1 else 'messages'} of the user ({sorts})")
     if shortened:
-        told.append(f"parts of {shortened} {'message' if shortened == 1 else 'messages'} of the user")
-    return told
+        phrases.append(f"parts of {shortened} {'message' if shortened == 1 else 'messages'} of the user")
+    return phrases
 
 
 def _result(
-    c: Conversation, made: Result, before: Size, after: int, boundary: str, reason: str = ""
+    c: Conversation, result: Result, size_before: Size, tokens_after: int, boundary: str, reason: str = ""
 ) -> Compacted:
-    divided = made.divided
-    got = made.got
-    verdict = made.verdict
-    shown = made.shown
+    divided = result.divided
+    attempt = result.attempt
+    verdict = result.verdict
+    shown = result.shown
     return Compacted(
         made=not reason,
         reason=reason,
         boundary=boundary,
-        trigger=made.request.trigger,
-        engine=got.engine,
-        left=got.left,
-        tokens_before=before.tokens,
-        sent_before=before.sent,
-        tokens_after=after,
+        trigger=result.request.trigger,
+        engine=attempt.engine,
+        left=attempt.left,
+        tokens_before=size_before.tokens,
+        sent_before=size_before.sent,
+        tokens_after=tokens_after,
         summarised=len(divided.hidden),
         kept=len(divided.kept),
         summary=verdict.text,
@@ -296,10 +296,10 @@ def _result(
             left_out=shown.selection.counts,
             lasting_left_out=shown.selection.lasting_left_out,
         ),
-        usage=got.usage.billed if got.usage else None,
-        usd=got.usd,
-        calls=got.calls,
-        retries=got.retries,
+        usage=attempt.usage.billed if attempt.usage else None,
+        usd=attempt.usd,
+        calls=attempt.calls,
+        retries=attempt.retries,
         by_kind=by_kind(divided.hidden, c.epoch.gauge.estimator.tokens),
     )
 
@@ -325,49 +325,32 @@ def unforged(text: str) -> str:
 
 
 def _compaction(
-    c: Conversation, made: Result, planned: PlannedCompaction, placed: CompactionChain, failures: int
+    c: Conversation, result: Result, planned: PlannedCompaction, placed: CompactionChain, failures: int
 ) -> str:
     """Write boundary, summary and restored content; returns the boundary's id."""
     script = c.transcript
-    divided = made.divided
-    got = made.got
-    before = c.size().tokens
+    divided = result.divided
+    attempt = result.attempt
+    tokens_before = c.size().tokens
     boundary = placed.turn
     anchor = script.new_id()
-    block = got.signed or got.opaque
+    block = attempt.signed or attempt.opaque
     frame = c.epoch.frame if divided.side == "before" else c.epoch.wanted
-    # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
-    summarised = messages_of(script.view, divided.hidden)
-    torn = script.view.messages()[: len(summarised)] != summarised
-    other = (frame.system, frame.tools) != (c.epoch.frame.system, c.epoch.frame.tools)
-    drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
+    drops = _drops_reasoning(c, result, frame)
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
-    # A segment must not begin with hidden records: the decision that hid them may not be kept.
-    shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
-    segment = None
-    kept = divided.kept if divided.front else shown
-    if kept:
-        view = script.view
-        first = kept[0].said.uuid
-        last = kept[-1].said.uuid
-        tip = next((item for item in kept if item.said.uuid == view.skip_clearings(view.tip)), None)
-        if tip is not None and tip.seq < max(item.seq for item in kept):
-            # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
-            last = tip.said.uuid
-        segment = Segment(first, boundary if divided.side == "before" else anchor, last)
-    total = made.verdict.score.total
+    counts = result.verdict.score.total
     about = CompactMetadata(
-        trigger=made.request.started_by,
-        pre_tokens=before,
+        trigger=result.request.started_by,
+        pre_tokens=tokens_before,
         post_tokens=planned.after,
         messages_summarized=len(divided.hidden),
-        user_context=made.request.note or None,
+        user_context=result.request.note or None,
         pre_compact_discovered_tools=_announced_tools(c) or None,
-        preserved_segment=segment,
-        engine=got.engine,
+        preserved_segment=_segment(script.view, divided, boundary if divided.side == "before" else anchor),
+        engine=attempt.engine,
         chain=placed,
-        fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
+        fidelity=Fidelity(counts.in_context, counts.reachable, counts.lost, len(result.verdict.invented)),
     )
     script.compact(
         about,
@@ -382,10 +365,10 @@ def _compaction(
             boundary=boundary,
             pins=sorted(script.pinned()),
             breaker=failures,
-            words=[*(replace(one, summary=anchor) for one in made.shown.words), *made.passing],
-            left_out=dict(made.shown.left_out),
-            left_out_ends=list(made.shown.left_out_ends),
-            not_shown=list(made.shown.not_shown),
+            words=[*(replace(words, summary=anchor) for words in result.shown.words), *result.passing],
+            left_out=dict(result.shown.left_out),
+            left_out_ends=list(result.shown.left_out_ends),
+            not_shown=list(result.shown.not_shown),
         ),
     )
     c.compacted()
@@ -393,34 +376,67 @@ def _compaction(
     return boundary
 
 
-def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
-    stays = made.divided.side == "before"
+def _drops_reasoning(c: Conversation, result: Result, frame: Frame) -> bool:
+    """Whether reasoning in the kept part is invalid afterwards, because other bytes stand in front of it."""
+    divided = result.divided
+    if not c.profile.thinking.bound or divided.side != "after":
+        return False
+    # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
+    view = c.transcript.view
+    summarised = messages_of(view, divided.hidden)
+    is_torn = view.messages()[: len(summarised)] != summarised
+    is_reframed = (frame.system, frame.tools) != (c.epoch.frame.system, c.epoch.frame.tools)
+    return result.attempt.signed is None or is_torn or is_reframed
+
+
+def _segment(view: View, divided: Scope, parent: str) -> Segment | None:
+    """The kept records as the boundary names them, behind ``parent``; None if there are none."""
+    # A segment must not begin with hidden records: the decision that hid them may not be kept.
+    shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
+    kept = divided.kept if divided.front else shown
+    if not kept:
+        return None
+    last = kept[-1].said.uuid
+    tip = next((item for item in kept if item.said.uuid == view.skip_clearings(view.tip)), None)
+    if tip is not None and tip.seq < max(item.seq for item in kept):
+        # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
+        last = tip.said.uuid
+    return Segment(kept[0].said.uuid, parent, last)
+
+
+def _restore(c: Conversation, result: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
+    stays = result.divided.side == "before"
 
     def front() -> str:
         # Evaluated when a slot asks for it: earlier slots may have changed the wanted system prompt.
         return (c.epoch.frame if stays else c.epoch.wanted).words()
 
-    moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
+    moment = Moment(result.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
     always: list[Attachment] = []
-    if _is_replaced(made):
-        texts = [RecordedFacts(unforged(made.verdict.behind)).render()] if made.verdict.behind else []
-        texts += made.shown.texts
+    if _is_replaced(result):
+        texts = [RecordedFacts(unforged(result.verdict.behind)).render()] if result.verdict.behind else []
+        texts += result.shown.texts
         always = [Attachment("facts", tuple(map(blocks.text, texts)))] if texts else []
-    from_hooks = [restore.from_hooks(made.context)] if made.context else []
-    fixed += sum(c.count(blocks.words_of(block)) for one in (*always, *from_hooks) for block in one.blocks)
-    most = min(int(c.window.threshold * AFTER_SHARE), most_after(c, made.divided) - 1)
-    given, missed = restore.restore(c.slots, moment, max(0, most - fixed))
-    attachments = [*always, *(one for _, restored in given for one in restored.attachments), *from_hooks]
-    return attachments, [name for name, _ in given], missed
+    from_hooks = [restore.from_hooks(result.context)] if result.context else []
+    fixed += _attached_tokens(c, (*always, *from_hooks))
+    most_tokens = min(int(c.window.threshold * AFTER_SHARE), most_after(c, result.divided) - 1)
+    filled, missed = restore.restore(c.slots, moment, max(0, most_tokens - fixed))
+    from_slots = [attachment for _, restored in filled for attachment in restored.attachments]
+    return [*always, *from_slots, *from_hooks], [name for name, _ in filled], missed
 
 
-def _fold(c: Conversation, made: Result, planned: PlannedCompaction) -> str:
+def _attached_tokens(c: Conversation, attachments: Iterable[Attachment]) -> int:
+    texts = (blocks.words_of(block) for attachment in attachments for block in attachment.blocks)
+    return sum(map(c.count, texts))
+
+
+def _fold(c: Conversation, result: Result, planned: PlannedCompaction) -> str:
     """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
     script = c.transcript
-    divided = made.divided
+    divided = result.divided
     uuids = [item.said.uuid for item in divided.hidden]
     text, *behind = planned.texts
-    named = [words for words in made.shown.words if words.lasting]
+    named = [words for words in result.shown.words if words.lasting]
     with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None
@@ -436,17 +452,17 @@ def _announced_tools(c: Conversation) -> list[str]:
     """Names of the tools that were announced to the model during the conversation; they stay known."""
     frame = c.epoch.frame
     _, tools = in_force(c.transcript.view, frame)
-    known = {*map(tool_name, frame.tools)}
-    return sorted(name for name in map(tool_name, tools) if name not in known)
+    always_known = {*map(tool_name, frame.tools)}
+    return sorted(name for name in map(tool_name, tools) if name not in always_known)
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
     """The chain entry of a compaction made now, computed from the view; ``turn`` is its id."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
-    begun = next((item.seq for item in view.items if item.said.summary), -1)
-    since = (item.said for item in view.items if item.said.role == "assistant" and item.seq > begun)
-    answers = {said.message_id or said.uuid for said in since}
+    last_summary = next((item.seq for item in view.items if item.said.summary), -1)
+    since = (item.said for item in view.items if item.said.role == "assistant" and item.seq > last_summary)
+    answers = {answer.message_id or answer.uuid for answer in since}
     return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)
 
 
@@ -470,7 +486,7 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
     c.events.tell(
         CompactedEvent(
             **{name: getattr(done, name) for name in _REPORTED},
-            left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
+            left=tuple(f"{unused.engine}: {unused.reason}" for unused in done.left),
             **usage.counts,
             **asdict(done.score.total),
             **{f"summarised_{name}": number for name, number in asdict(done.by_kind).items()},
