@@ -333,3 +333,10 @@ def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "no-such-program: cannot be started" in run.stderr
+
+
+@pytest.mark.spec("S30.10")
+def test_a_run_whose_requests_went_past_the_gateway_says_so() -> None:
+    lines = five_lines([], CallStatistics(), 0.0)
+    assert len(lines) == 5
+    assert lines[0].startswith("calls       none came by")

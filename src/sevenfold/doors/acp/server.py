@@ -138,9 +138,12 @@ class EditorAgent:
         stored = await self._in_thread(partial(self._source.stored, folder))
         listed = [
             schema.SessionInfo(
-                session_id=each.name, cwd=str(folder), title=each.title, updated_at=each.updated
+                session_id=kept_session.name,
+                cwd=str(folder),
+                title=kept_session.title,
+                updated_at=kept_session.updated,
             )
-            for each in stored
+            for kept_session in stored
         ]
         return schema.ListSessionsResponse(sessions=listed)
 

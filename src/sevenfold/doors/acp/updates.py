@@ -99,11 +99,11 @@ def modes_of(current: str) -> schema.SessionModeState:
 # -- what the user says ----------------------------------------------------------------------
 
 
-def prompt_of(said: Sequence[PromptBlock], folder: Path) -> UserPrompt:
+def prompt_of(content: Sequence[PromptBlock], folder: Path) -> UserPrompt:
     """A message of the user; what the editor attached counts as pasted, and files are mentioned as ``@path``."""
     typed: list[str] = []
     attached: list[str] = []
-    for block in said:
+    for block in content:
         match block:
             case schema.TextContentBlock(text=text):
                 typed.append(text)
@@ -116,10 +116,10 @@ def prompt_of(said: Sequence[PromptBlock], folder: Path) -> UserPrompt:
                 raise Refused(
                     f"content of the type {kind!r} is not accepted; the capabilities say which is"
                 )
-    words = "".join(typed)
+    message = "".join(typed)
     if not attached:
-        return UserPrompt(words)
-    return UserPrompt("\n\n".join([words, *attached]), "pasted", words)
+        return UserPrompt(message)
+    return UserPrompt("\n\n".join([message, *attached]), "pasted", message)
 
 
 def _mention(uri: str, folder: Path) -> str:
@@ -245,12 +245,12 @@ def _option(option: str, name: str, kind: schema.PermissionOptionKind) -> schema
 def permission_call(asked: Asked, folder: Path) -> schema.ToolCallUpdate:
     """The call that the user is asked about, with the reason for asking, or the plan to approve."""
     fields = call_fields(asked.call, folder)
-    words = asked.decision.reason
+    text = asked.decision.reason
     if asked.call.name == PLAN_READY and isinstance(asked.call.input, dict):
-        words = str(asked.call.input.get("plan", ""))
+        text = str(asked.call.input.get("plan", ""))
     if asked.agent:
-        words = f"Agent {asked.agent}: {words}"
-    content = [*(fields["content"] or []), acp.tool_content(acp.text_block(words))]
+        text = f"Agent {asked.agent}: {text}"
+    content = [*(fields["content"] or []), acp.tool_content(acp.text_block(text))]
     return schema.ToolCallUpdate(status="pending", **{**fields, "content": content})
 
 

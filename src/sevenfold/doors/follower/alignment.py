@@ -1,7 +1,7 @@
 """What a program's request has in common with what is recorded of its conversation, and what happened in between.
 
 Programs rewrite their own past: a text becomes a list of blocks, reminders come and go in old messages, results are
-cleared or cut short, parallel results change places, the oldest rounds give way to a summary. So blocks are matched
+cleared or cut short, parallel results change positions, the oldest rounds give way to a summary. So blocks are matched
 one by one, by what identifies them and wherever they are: calls and results by the id of the call, texts by their
 words, everything else by its bytes. Thinking is not compared: programs may leave it out.
 """
@@ -83,8 +83,8 @@ def fingerprint(block: Block) -> BlockFingerprint | None:
         content = blocks.words_of(block).strip().encode() or block.raw
         return BlockFingerprint(b"result:" + original_id(block.id).encode(), _hash(content), len(content))
     if block.kind == "text":
-        words = blocks.words_of(block).strip()
-        return BlockFingerprint(b"text:" + _hash(words.encode())) if words else None
+        text = blocks.words_of(block).strip()
+        return BlockFingerprint(b"text:" + _hash(text.encode())) if text else None
     return BlockFingerprint(b"other:" + _hash(_sorted_fields(block.raw)))
 
 
@@ -113,14 +113,14 @@ def align(
     """
     if not known:
         return Alignment("new", new=tuple(sent))
-    places = _places(known, sent)
-    matched = {place for place in places if place is not None}
-    answers = {place for place, block in enumerate(known) if block.role == "assistant"}
+    positions = _positions(known, sent)
+    matched = {position for position in positions if position is not None}
+    answers = {position for position, block in enumerate(known) if block.role == "assistant"}
     last = max(matched, default=-1)
-    lost_in_between = any(place < last for place in answers - matched)
+    lost_in_between = any(position < last for position in answers - matched)
     if (answers & matched and lost_in_between) or (summarised and not answers & matched):
-        return _compacted(known, sent, places)
-    new = tuple(block for block, place in zip(sent, places, strict=True) if _is_new(block, place))
+        return _compacted(known, sent, positions)
+    new = tuple(block for block, position in zip(sent, positions, strict=True) if _is_new(block, position))
     later = {block.record for block in known[last + 1 :]} - {known[last].record}
     if not matched or (answers and not answers & matched and later and not named):
         return Alignment("other", len(matched), new=new)
@@ -129,32 +129,32 @@ def align(
         len(matched),
         new=new,
         back_to=known[last].record if later else "",
-        cleared=_cleared(known, sent, places),
+        cleared=_cleared(known, sent, positions),
     )
 
 
-def _places(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[int | None]:
-    """For each block of the request, the place of the recorded block that it is; None if there is none."""
+def _positions(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[int | None]:
+    """For each block of the request, the position of the recorded block that it is; None if there is none."""
     waiting: defaultdict[bytes, deque[int]] = defaultdict(deque)
-    for place, block in enumerate(known):
-        waiting[block.fingerprint.name].append(place)
-    places: list[int | None] = []
+    for position, block in enumerate(known):
+        waiting[block.fingerprint.name].append(position)
+    positions: list[int | None] = []
     for sent_block in sent:
         name = sent_block.fingerprint.name if sent_block.fingerprint else b""
         same = waiting.get(name)
-        places.append(same.popleft() if same else None)
-    return places
+        positions.append(same.popleft() if same else None)
+    return positions
 
 
-def _is_new(block: SentBlock, place: int | None) -> bool:
-    return place is None and block.fingerprint is not None
+def _is_new(block: SentBlock, position: int | None) -> bool:
+    return position is None and block.fingerprint is not None
 
 
 def _compacted(
-    known: Sequence[KnownBlock], sent: Sequence[SentBlock], places: Sequence[int | None]
+    known: Sequence[KnownBlock], sent: Sequence[SentBlock], positions: Sequence[int | None]
 ) -> Alignment:
     """The program compacted: what it still sends, without a gap up to the newest record, was kept."""
-    matched = {place for place in places if place is not None}
+    matched = {position for position in positions if position is not None}
     first = len(known)
     while first and first - 1 in matched:
         first -= 1
@@ -164,23 +164,23 @@ def _compacted(
     leading: list[SentBlock] = []
     new: list[SentBlock] = []
     behind = False
-    for block, place in zip(sent, places, strict=True):
-        if place is not None and place >= first:
+    for block, position in zip(sent, positions, strict=True):
+        if position is not None and position >= first:
             behind = True
         elif block.fingerprint is not None:
-            recorded = "" if place is None else known[place].record
+            recorded = "" if position is None else known[position].record
             (new if behind else leading).append(replace(block, recorded=recorded))
     return Alignment("compacted", len(matched), tuple(leading), tuple(new), kept)
 
 
 def _cleared(
-    known: Sequence[KnownBlock], sent: Sequence[SentBlock], places: Sequence[int | None]
+    known: Sequence[KnownBlock], sent: Sequence[SentBlock], positions: Sequence[int | None]
 ) -> tuple[str, ...]:
     """The calls whose results are shorter in the request than on record."""
     calls: list[str] = []
-    for block, place in zip(sent, places, strict=True):
-        if place is None or block.fingerprint is None or not known[place].result_of:
+    for block, position in zip(sent, positions, strict=True):
+        if position is None or block.fingerprint is None or not known[position].result_of:
             continue
-        if block.fingerprint.size < known[place].fingerprint.size:
-            calls.append(known[place].result_of)
+        if block.fingerprint.size < known[position].fingerprint.size:
+            calls.append(known[position].result_of)
     return tuple(calls)

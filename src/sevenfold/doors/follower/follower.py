@@ -116,7 +116,9 @@ class ConversationFollower:
 
     def ended(self, call: FollowedCall, end: CallEnd) -> None:
         """Record the answer to a request, or that there was none."""
-        conversation, identity, answer = call.conversation, call.identity, end.answer
+        conversation = call.conversation
+        identity = call.identity
+        answer = end.answer
         conversation.relay(
             Relayed(
                 api=call.request.api,
@@ -170,9 +172,10 @@ class ConversationFollower:
 
     def _candidates(self, identity: CallIdentity, request: ClientRequest) -> Sequence[RecordedConversation]:
         if not identity.session:
-            mine = (one for one in self._open.values() if one.principal == identity.principal)
             return [
-                one for one in mine if one.preceding is not None and one.preceding.model == request.model
+                conversation
+                for conversation in self._open.values()
+                if conversation.principal == identity.principal and conversation.model == request.model
             ]
         named: list[RecordedConversation] = []
         for name in self._names(identity):

@@ -78,7 +78,9 @@ def api_of(method: str, path: str) -> Api | None:
 def identify(path: str, headers: Mapping[str, str], request: ClientRequest, secret: bytes) -> CallIdentity:
     """Whose a request is, and what it is for; ``headers`` have names in lower case."""
     principal = principal_of(headers, secret)
-    client, session, agent = "", _plain(headers.get(SESSION, "")), ""
+    client = ""
+    agent = ""
+    session = _plain(headers.get(SESSION, ""))
     if "x-claude-code-session-id" in headers:
         client = "claude-code"
         session = session or _plain(headers["x-claude-code-session-id"])
@@ -94,8 +96,10 @@ def identify(path: str, headers: Mapping[str, str], request: ClientRequest, secr
 
 def principal_of(headers: Mapping[str, str], secret: bytes) -> str:
     """A keyed hash of the credentials that came with a request; empty if none came."""
-    given = [f"{name}:{headers[name]}" for name in CREDENTIALS if headers.get(name)]
-    return hmac.new(secret, "\n".join(given).encode(), sha256).hexdigest()[:24] if given else ""
+    credentials = [f"{name}:{headers[name]}" for name in CREDENTIALS if headers.get(name)]
+    if not credentials:
+        return ""
+    return hmac.new(secret, "\n".join(credentials).encode(), sha256).hexdigest()[:24]
 
 
 def _purpose(path: str, request: ClientRequest) -> Purpose:
@@ -117,8 +121,8 @@ def _purpose(path: str, request: ClientRequest) -> Purpose:
 
 
 def _ends_in_text_only(message: bytes, api: Api) -> bool:
-    said = read_message(message, api).blocks
-    return bool(said) and words_of(said[-1]).lstrip().startswith(TEXT_ONLY)
+    parts = read_message(message, api).blocks
+    return bool(parts) and words_of(parts[-1]).lstrip().startswith(TEXT_ONLY)
 
 
 def _codex_kind(request: ClientRequest) -> str:

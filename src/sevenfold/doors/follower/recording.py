@@ -130,6 +130,11 @@ class RecordedConversation:
         """The blocks of the records in view."""
         self._recall_principal(log)
 
+    @property
+    def model(self) -> str:
+        """The model of the newest request; empty if there was none."""
+        return self.preceding.model if self.preceding else ""
+
     # -- comparing ---------------------------------------------------------------------------------
 
     def compare(self, request: ClientRequest, *, named: bool) -> RequestComparison:
@@ -153,12 +158,12 @@ class RecordedConversation:
         content = blake2b(message.role.encode(), digest_size=16)
         for block in message.blocks:
             content.update(block.raw)
-        said: Sequence[Block] = message.blocks
+        shown: Sequence[Block] = message.blocks
         gate = self.transcript.gate
         if gate is not None and message.role != "assistant":
             # What is on record is masked, so what is compared with it must be.
-            said = gate.blocks(said)
-        parts = tuple((message.role, block, fingerprint(block)) for block in said)
+            shown = gate.blocks(shown)
+        parts = tuple((message.role, block, fingerprint(block)) for block in shown)
         return ReadMessage(content.digest(), parts)
 
     def known(self) -> list[KnownBlock]:
@@ -179,14 +184,15 @@ class RecordedConversation:
         """Whether a block is a summary of what was said before it."""
         if sent.role == "assistant" or sent.block.kind != "text":
             return False
-        words = words_of(sent.block)
-        return is_summary(words) or (len(self._summary) >= LEAST_SUMMARY and self._summary in words)
+        text = words_of(sent.block)
+        return is_summary(text) or (len(self._summary) >= LEAST_SUMMARY and self._summary in text)
 
     # -- recording ---------------------------------------------------------------------------------
 
     def took(self, comparison: RequestComparison, preceding: Preceding) -> RequestChanges:
         """Record what is new in a request; returns what changed since the request before."""
-        transcript, alignment = self.transcript, comparison.alignment
+        transcript = self.transcript
+        alignment = comparison.alignment
         changes = self._changes(comparison, preceding)
         with transcript.atomic():
             if self.preceding is None or changes.in_front:
@@ -197,8 +203,8 @@ class RecordedConversation:
                 transcript.decide(Rewound(to=alignment.back_to))
             if alignment.cleared:
                 self._clear(alignment.cleared)
-            for role, said in _messages(alignment.new):
-                self._say(role, said)
+            for role, message in _messages(alignment.new):
+                self._say(role, message)
         self.preceding = preceding
         self._read = comparison.messages
         self._hashes = comparison.hashes
@@ -215,19 +221,19 @@ class RecordedConversation:
         if comparison.alignment.happened != "grew":
             return
         last = len(comparison.hashes) - 1
-        said = [
+        new = [
             sent
             for sent in comparison.alignment.new
             if sent.message != last or sent.block.kind == "tool_result"
         ]
         with self.transcript.atomic():
-            for role, message in _messages(said):
+            for role, message in _messages(new):
                 self._say(role, message)
 
-    def relay(self, made: Relayed) -> None:
+    def relay(self, request: Relayed) -> None:
         """Record a request; before its answer, if there is one."""
-        self.principal = self.principal or made.principal
-        self.transcript.decide(made)
+        self.principal = self.principal or request.principal
+        self.transcript.decide(request)
 
     def answer(self, answer: Answer) -> None:
         """Record the answer to the newest request."""
@@ -263,8 +269,10 @@ class RecordedConversation:
 
     def _compact(self, alignment: Alignment) -> None:
         leading: list[Leading] = []
-        for role, said in _messages(alignment.leading):
-            for (is_summary_, repeats), run in groupby(self._with_records(said), key=self._kind_of_leading):
+        for role, message in _messages(alignment.leading):
+            for (is_summary_, repeats), run in groupby(
+                self._with_records(message), key=self._kind_of_leading
+            ):
                 shown = tuple(part.block for part in run)
                 shown_as = "system" if role == "system" else "user"
                 is_kept = repeats and shown_as == "user" and not is_summary_
@@ -293,8 +301,8 @@ class RecordedConversation:
         return self._is_summary(sent), bool(sent.recorded)
 
     def _newest_usage(self) -> Usage | None:
-        answers = (item.said for item in reversed(self.transcript.view.items))
-        return next((said.usage for said in answers if said.usage is not None), None)
+        newest_first = reversed(self.transcript.view.items)
+        return next((item.said.usage for item in newest_first if item.said.usage is not None), None)
 
     def _clear(self, cleared: Sequence[str]) -> None:
         view = self.transcript.view
@@ -302,15 +310,13 @@ class RecordedConversation:
         if shown:
             self.transcript.clear(MicrocompactMetadata(trigger="auto", compacted_tool_ids=shown))
 
-    def _say(self, role: str, said: Sequence[SentBlock]) -> None:
+    def _say(self, role: str, message: Sequence[SentBlock]) -> None:
         transcript = self.transcript
-        shown = [part.block for part in said]
+        shown = [part.block for part in message]
         if role == "assistant":
             # It was said before the recording began, or elsewhere.
-            model = self.preceding.model if self.preceding else ""
-            transcript.model(
-                transcript.distinct(Answer(f"elsewhere-{transcript.new_id()}", model, tuple(shown)))
-            )
+            answer = Answer(f"elsewhere-{transcript.new_id()}", self.model, tuple(shown))
+            transcript.model(transcript.distinct(answer))
         elif role == "system":
             transcript.attach("system_message", {}, shown, role="system")
         else:
@@ -322,11 +328,12 @@ class RecordedConversation:
 
     def _recall_principal(self, log: Log) -> None:
         """Find out whose a conversation is that was recorded before."""
-        made = next((made for _, made in log.decisions(Relayed) if made.principal), None)
-        self.principal = made.principal if made else ""
+        requests = (request for _, request in log.decisions(Relayed))
+        self.principal = next((request.principal for request in requests if request.principal), "")
         epoch = self.transcript.view.epoch
         if epoch is not None:
-            system, tools = tuple(map(bytes, epoch.system)), tuple(map(bytes, epoch.tools))
+            system = tuple(map(bytes, epoch.system))
+            tools = tuple(map(bytes, epoch.tools))
             self.preceding = Preceding(epoch.model, system, tools, epoch.settings, tuple(epoch.betas))
 
 

@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
+from itertools import chain
 from urllib.parse import urlsplit
 
 import msgspec
@@ -73,9 +74,9 @@ class Guard(Struct, frozen=True):
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return GatewayRefusal(403, "Forbidden", "requests of web pages are not passed on")
         if self.token:
-            given, _, rest = target.removeprefix(TOKEN_PREFIX).partition("/")
+            token, _, rest = target.removeprefix(TOKEN_PREFIX).partition("/")
             if not target.startswith(TOKEN_PREFIX) or not hmac.compare_digest(
-                given.encode(), self.token.encode()
+                token.encode(), self.token.encode()
             ):
                 return GatewayRefusal(
                     401, "Unauthorized", "the path must begin with the token of this gateway"
@@ -88,7 +89,8 @@ class Guard(Struct, frozen=True):
     def _is_ours(self, authority: str) -> bool:
         try:
             parts = urlsplit(f"//{authority}")
-            name, port = parts.hostname or "", parts.port
+            name = parts.hostname or ""
+            port = parts.port
         except ValueError:
             return False
         if parts.username is not None or parts.path or parts.query or (port or 80) != self.port:
@@ -111,7 +113,7 @@ def names_another_server(body: bytes) -> str:
         ]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    named = {name for each in (fields, *inner) for name in each if name in ELSEWHERE}
+    named = ELSEWHERE.intersection({*fields, *chain.from_iterable(inner)})
     return min(named, default="")
 
 

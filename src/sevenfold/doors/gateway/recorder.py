@@ -172,7 +172,8 @@ class ConnectionReading:
     def requested(self, exchange: RoundTrip) -> None:
         """Take note of a request."""
         self._exchanges.append(exchange)
-        early, self._early = self._early, []
+        early = self._early
+        self._early = []
         for chunk, at in early:
             self.received(chunk, at)
 
@@ -193,7 +194,8 @@ class ConnectionReading:
                 return
             if rest is None:
                 return
-            chunk, self._answer = rest, None
+            chunk = rest
+            self._answer = None
 
     def ended(self) -> None:
         """Finish what is under way: the connection has ended."""
@@ -268,7 +270,8 @@ class AnswerReading:
 
     def _begin(self) -> None:
         """Take in the request, if it is one to a model."""
-        exchange, statistics = self._exchange, self._recorder.statistics
+        exchange = self._exchange
+        statistics = self._recorder.statistics
         if self._began or self._api is None:
             return
         self._began = True
@@ -418,8 +421,8 @@ def _reader(api: Api, target: str, asked: bytes) -> Reader:
 def _error_in(body: bytes, status: int) -> str:
     """What a provider said in the body of an error."""
     try:
-        told: object = msgspec.json.decode(body)
+        content: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = body.decode(errors="replace")
-    report = report_of(told, status)
+        content = body.decode(errors="replace")
+    report = report_of(content, status)
     return f"{report.kind}: {report.message}".strip(": ")

@@ -178,7 +178,7 @@ class Relay:
             # The program waits for the provider's permission to send the body.
             out.write(raw)
             raw = b""
-        kept: list[bytes] = []
+        contents: list[bytes] = []
         size = 0
         pieces = self._chunks(head) if head.chunked else self._counted(head.length)
         held = raw
@@ -186,12 +186,12 @@ class Relay:
             out.write(held)
             held = framed
             if looked_at:
-                kept.append(content)
+                contents.append(content)
                 size += len(content)
                 if size > MOST_JSON:
                     raise _Refused(_TOO_LARGE)
             await out.drain()
-        body = b"".join(kept) if looked_at else None
+        body = b"".join(contents) if looked_at else None
         if body and (field := names_another_server(body)):
             raise _Refused(
                 GatewayRefusal(403, "Forbidden", f"the field {field} names another server; leave it out")
@@ -203,7 +203,8 @@ class Relay:
         """The pieces of a body of known length."""
         left = length
         if self._rest:
-            piece, self._rest = self._rest[:left], self._rest[left:]
+            piece = self._rest[:left]
+            self._rest = self._rest[left:]
             left -= len(piece)
             yield piece, piece
         while left:
@@ -257,7 +258,8 @@ class Relay:
             raise _Refused(
                 GatewayRefusal(502, "Bad Gateway", f"no connection to {upstream}: {why}")
             ) from None
-        self._upstream, self._out = upstream, out
+        self._upstream = upstream
+        self._out = out
         self._answers = asyncio.create_task(self._pass_back(reader))
         return out
 
@@ -265,11 +267,11 @@ class Relay:
 
     async def _pass_back(self, reader: asyncio.StreamReader) -> None:
         """Pass back every byte that the provider sends, then end the connection as the provider did."""
-        writer, passage = self._writer, self._passage
+        writer = self._writer
         try:
             while chunk := await reader.read(PIECE):
                 writer.write(chunk)
-                passage.received(chunk)
+                self._passage.received(chunk)
                 await writer.drain()
         except OSError:
             # An answer whose end is the end of the connection would otherwise look complete.
@@ -295,7 +297,8 @@ class Relay:
 
     async def _requests_ended(self) -> None:
         """The program sends no more; it may still wait for an answer."""
-        out, answers = self._out, self._answers
+        out = self._out
+        answers = self._answers
         if out is None or answers is None:
             return
         if out.can_write_eof():
@@ -307,8 +310,10 @@ class Relay:
             self._answers.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await self._answers
-        out, self._out = self._out, None
-        self._answers = self._upstream = None
+        out = self._out
+        self._out = None
+        self._answers = None
+        self._upstream = None
         if out is not None:
             out.transport.abort()
             with suppress(OSError):
@@ -337,7 +342,8 @@ def read_head(raw: bytes) -> RequestHead:
         raise _Refused(_UNREADABLE)
     headers: dict[str, str] = {}
     for name, value in event.headers:
-        key, text = name.decode("latin-1"), value.decode("latin-1")
+        key = name.decode("latin-1")
+        text = value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     if "transfer-encoding" in headers and "content-length" in headers:
         raise _Refused(_UNREADABLE)

@@ -37,17 +37,18 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "rewind": ("the conversation went back", "go back soon: what is behind the place is paid for again"),
 }
 """Causes of lost caches: what happened, and what would have helped."""
+NONE_CAME = "a program that does not look for its address in the environment goes past the gateway"
 UNKNOWN = ("an unknown cause", "look at `sevenfold profile` for when it happened")
 
 
-def five_lines(found: Sequence[Path], statistics: CallStatistics, since: float) -> list[str]:
+def five_lines(transcripts: Sequence[Path], statistics: CallStatistics, since: float) -> list[str]:
     """What was spent, what was lost to broken caches and why, and what would have helped.
 
-    ``found`` are the transcripts that were written to; calls before ``since``, in seconds since 1970, do not count.
+    ``transcripts`` are those that were written to; calls before ``since``, in seconds since 1970, do not count.
     """
-    report = profile(FoundFiles(list(found), []), since=since, jobs=1)
+    report = profile(FoundFiles(list(transcripts), []), since=since, jobs=1)
     return [
-        _recorded(report, statistics, found),
+        _recorded(report, statistics, transcripts),
         _spent(report),
         _used(report),
         _lost(report.sessions),
@@ -55,14 +56,14 @@ def five_lines(found: Sequence[Path], statistics: CallStatistics, since: float) 
     ]
 
 
-def _recorded(report: ProfileReport, statistics: CallStatistics, found: Sequence[Path]) -> str:
-    sessions = "session" if len(found) == 1 else "sessions"
+def _recorded(report: ProfileReport, statistics: CallStatistics, transcripts: Sequence[Path]) -> str:
+    if not statistics.requests:
+        return f"{'calls':<12}none came by; {NONE_CAME}"
+    sessions = "session" if len(transcripts) == 1 else "sessions"
     failed = f", {statistics.failed} of them failed" if statistics.failed else ""
     unrecorded = f", {statistics.unrecorded} not recorded" if statistics.unrecorded else ""
-    where = f" in {found[0].parent}" if found else ""
-    return (
-        f"{'calls':<12}{statistics.requests}{failed}{unrecorded}; {len(found)} {sessions} recorded{where}"
-    )
+    where = f" in {transcripts[0].parent}" if transcripts else ""
+    return f"{'calls':<12}{statistics.requests}{failed}{unrecorded}; {len(transcripts)} {sessions} recorded{where}"
 
 
 def _spent(report: ProfileReport) -> str:

@@ -134,10 +134,10 @@ def _listening(host: str, port: int) -> socket.socket:
 def secret_of(path: Path) -> bytes:
     """The key under which credentials are hashed on this machine; a new one if the file is missing or damaged."""
     with suppress(OSError):
-        found = path.read_bytes()
-        if len(found) == SECRET_BYTES:
-            return found
-    made = secrets.token_bytes(SECRET_BYTES)
+        secret = path.read_bytes()
+        if len(secret) == SECRET_BYTES:
+            return secret
+    secret = secrets.token_bytes(SECRET_BYTES)
     private_folder(path.parent)
-    write_whole(path, made)
-    return made
+    write_whole(path, secret)
+    return secret

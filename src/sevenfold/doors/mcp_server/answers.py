@@ -98,13 +98,15 @@ def _recall_in(shelf: SessionShelf, stored: list[StoredSession], question: Recal
             break
         searched += 1
         try:
-            found = shelf.opened(session.path).recall(question.query, k=question.limit, everything=True)
+            session_hits = shelf.opened(session.path).recall(
+                question.query, k=question.limit, everything=True
+            )
         except (UserError, OSError):
             # A damaged session of another project must not hide what the others hold.
             unreadable += 1
             continue
-        hits += [(session, hit) for hit in found]
-    hits.sort(key=lambda found: (found[1].weak, not found[1].exact, -found[1].score))
+        hits += [(session, hit) for hit in session_hits]
+    hits.sort(key=lambda entry: (entry[1].weak, not entry[1].exact, -entry[1].score))
     best = [_found(session.name, hit) for session, hit in hits[: question.limit]]
     return RecallAnswer(best, searched - unreadable, len(stored) - searched, unreadable)
 

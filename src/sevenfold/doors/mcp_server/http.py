@@ -122,9 +122,9 @@ class _Guard:
         for origin in headers.get(b"origin", []):
             if origin.decode("latin-1") not in {f"http://{name}" for name in self._names}:
                 return PlainTextResponse("requests from web pages are refused\n", 403)
-        given = headers.get(b"authorization", [])
+        credentials = headers.get(b"authorization", [])
         expected = b"Bearer " + self._secret
-        if len(given) != 1 or not hmac.compare_digest(given[0], expected):
+        if len(credentials) != 1 or not hmac.compare_digest(credentials[0], expected):
             return PlainTextResponse("the token is missing or wrong\n", 401, {"WWW-Authenticate": "Bearer"})
         return None
 

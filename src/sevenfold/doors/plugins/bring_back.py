@@ -50,8 +50,8 @@ def prepare(transcript: Path, session: str) -> str:
     room = KEPT - len(_KEEP) - 2 * len("\n\n")
     shares: dict[Part, int] = {"words": int(room * 0.7), "things": int(room * 0.3), "state": 0}
     texts = facts.select(extracted, newest, facts.StillSeen(), shares)
-    kept = [text for part, text in texts.items() if text and part != "state"]
-    return fitted("\n\n".join([_KEEP, *kept]), KEPT) if kept else ""
+    to_keep = [text for part, text in texts.items() if text and part != "state"]
+    return fitted("\n\n".join([_KEEP, *to_keep]), KEPT) if to_keep else ""
 
 
 def block(transcript: Path, session: str, part: str) -> str:

@@ -18,16 +18,16 @@ from sevenfold.doors.plugins.tail import (
 _LONGEST_CAUSE = 40
 
 
-def status_line(told: dict[str, Any], now: float) -> str:
+def status_line(state: dict[str, Any], now: float) -> str:
     """The line for this state of the program; parts it does not tell are left out."""
-    transcript = told.get("transcript_path")
+    transcript = state.get("transcript_path")
     newest = newest_answer(Path(transcript)) if isinstance(transcript, str) and transcript else None
-    parts = [_context(told, newest), _cache(told, newest, now), _cost(told), _misses(told)]
+    parts = [_context(state, newest), _cache(state, newest, now), _cost(state), _misses(state)]
     return " · ".join(filter(None, parts))
 
 
-def _context(told: dict[str, Any], newest: NewestAnswer | None) -> str:
-    window = _object(told, "context_window")
+def _context(state: dict[str, Any], newest: NewestAnswer | None) -> str:
+    window = _object(state, "context_window")
     used = window.get("used_percentage")
     size = window.get("context_window_size")
     if isinstance(used, int | float) and isinstance(size, int):
@@ -35,11 +35,11 @@ def _context(told: dict[str, Any], newest: NewestAnswer | None) -> str:
     return f"context {_tokens(newest.context)}" if newest else ""
 
 
-def _cache(told: dict[str, Any], newest: NewestAnswer | None, now: float) -> str:
+def _cache(state: dict[str, Any], newest: NewestAnswer | None, now: float) -> str:
     """Whether the cache is warm and until when: as the program says or, if it does not, by the newest answer."""
-    state = _object(told, "prompt_cache")
-    warm = state.get("warm")
-    expires = _moment(state.get("expires_at"))
+    cache = _object(state, "prompt_cache")
+    warm = cache.get("warm")
+    expires = _moment(cache.get("expires_at"))
     if not isinstance(warm, bool) or (warm and expires is None):
         if newest is None:
             return ""
@@ -47,26 +47,26 @@ def _cache(told: dict[str, Any], newest: NewestAnswer | None, now: float) -> str
         warm = now < expires
     if warm and expires is not None and now < expires:
         return f"cache warm until {datetime.fromtimestamp(expires).strftime('%H:%M')}"
-    again = state.get("recache_tokens_if_cold")
+    again = cache.get("recache_tokens_if_cold")
     tokens = again if isinstance(again, int) else newest.context if newest else 0
     return f"cache cold, {_tokens(tokens)} to write" if tokens else "cache cold"
 
 
-def _cost(told: dict[str, Any]) -> str:
-    total = _object(told, "cost").get("total_cost_usd")
+def _cost(state: dict[str, Any]) -> str:
+    total = _object(state, "cost").get("total_cost_usd")
     return f"${total:.2f}" if isinstance(total, int | float) else ""
 
 
-def _misses(told: dict[str, Any]) -> str:
+def _misses(state: dict[str, Any]) -> str:
     """Why the cache was last missed, and what all misses so far cost."""
-    state = _object(told, "prompt_cache")
-    cause = _plain(state.get("last_miss_cause"))
-    written_again = count(state, "miss_recache_tokens")
+    cache = _object(state, "prompt_cache")
+    cause = _plain(cache.get("last_miss_cause"))
+    written_again = count(cache, "miss_recache_tokens")
     if not cause or not written_again:
         return f"last miss: {cause}" if cause else ""
-    number = count(state, "misses")
+    number = count(cache, "misses")
     misses = f"{number} misses" if number > 1 else "miss"
-    dollars = _price_of_misses(told, written_again)
+    dollars = _price_of_misses(state, written_again)
     price = f", ${dollars:.2f}" if dollars is not None else ""
     return f"last miss: {cause} ({misses}: {_tokens(written_again)} written again{price})"
 
@@ -82,9 +82,9 @@ def _plain(cause: object) -> str:
     return "".join(filter(str.isprintable, words))[:_LONGEST_CAUSE]
 
 
-def _price_of_misses(told: dict[str, Any], tokens: int) -> float | None:
+def _price_of_misses(state: dict[str, Any], tokens: int) -> float | None:
     """What it cost to write tokens again instead of reading them; None if the model's prices are unknown."""
-    model = _object(told, "model").get("id")
+    model = _object(state, "model").get("id")
     if not isinstance(model, str):
         return None
     # Only sessions with a miss take the time to load the table of prices.
@@ -93,12 +93,12 @@ def _price_of_misses(told: dict[str, Any], tokens: int) -> float | None:
     price = find(model).price(tokens)
     if price is None:
         return None
-    lifetime = LONG_LIFETIME if _object(told, "prompt_cache").get("ttl") == "1h" else SHORT_LIFETIME
+    lifetime = LONG_LIFETIME if _object(state, "prompt_cache").get("ttl") == "1h" else SHORT_LIFETIME
     return tokens * (price.write(lifetime) - price.read) / 1_000_000
 
 
-def _object(told: dict[str, Any], name: str) -> dict[str, Any]:
-    value = told.get(name)
+def _object(state: dict[str, Any], name: str) -> dict[str, Any]:
+    value = state.get(name)
     return value if isinstance(value, dict) else {}
 
 
