@@ -3,7 +3,8 @@
     python -m bench.gateway_overhead
 
 A server on this machine answers each request at once with a small stream. The same client, on kept connections, asks
-it directly and through a gateway that records, in turns, so that both see the same load of the machine. What is
+it directly and through a gateway that records, in turns, so that both see the same load of the machine; between turns
+it pauses for a moment, except in the last row, where each request comes while the one before is being recorded. What is
 measured is the time from the first byte of the request sent to the first byte of the answer received. Bodies are of
 conversations that grow by two messages each time, as those of agents do. The gateway runs in a process of its own, as
 it does for users; its memory is read after each size.
@@ -23,6 +24,10 @@ from time import perf_counter
 
 SIZES = (1_000, 50_000, 200_000, 500_000)
 ROUNDS = 150
+SAID = "said"
+"""What the server answers, and the next request of a conversation repeats."""
+PAUSE = 0.05
+"""Seconds between two requests: a program carries out a tool before it sends the next one."""
 WARM_UP = 10
 USAGE = {
     "input_tokens": 10,
@@ -46,7 +51,7 @@ def answer(number: int) -> bytes:
         {
             "type": "content_block_delta",
             "index": 0,
-            "delta": {"type": "text_delta", "text": f"answer {number}"},
+            "delta": {"type": "text_delta", "text": SAID},
         },
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
@@ -89,7 +94,7 @@ def bodies(size: int) -> Iterator[bytes]:
     while True:
         yield json.dumps({"model": "claude-opus-4-6", "tools": tools, "messages": messages}).encode()
         messages += [
-            {"role": "assistant", "content": f"said {number}"},
+            {"role": "assistant", "content": SAID},
             {"role": "user", "content": f"more {number}"},
         ]
         number += 1
@@ -112,13 +117,14 @@ async def first_byte(
     return took
 
 
-async def measure(upstream: int, gateway: int, size: int) -> tuple[list[float], list[float]]:
+async def measure(upstream: int, gateway: int, size: int, pause: float) -> tuple[list[float], list[float]]:
     direct = await asyncio.open_connection("127.0.0.1", upstream)
     passed = await asyncio.open_connection("127.0.0.1", gateway)
     times: tuple[list[float], list[float]] = ([], [])
     requests = bodies(size)
     for number in range(ROUNDS + WARM_UP):
         body = next(requests)
+        await asyncio.sleep(pause)
         without = await first_byte(*direct, upstream, body)
         with_it = await first_byte(*passed, gateway, body)
         if number >= WARM_UP:
@@ -156,13 +162,13 @@ async def main() -> None:
         print(
             f"{'body':>9}  {'direct p50':>10}  {'gateway p50':>11}  {'added p50':>9}  {'added p95':>9}  {'memory':>8}"
         )
-        for size in SIZES:
-            direct, passed = await measure(upstream, gateway, size)
+        for size, pause in [*((size, PAUSE) for size in SIZES), (SIZES[-1], 0.0)]:
+            direct, passed = await measure(upstream, gateway, size, pause)
             added = sorted(after - before for before, after in zip(direct, passed, strict=True))
-            print(
-                f"{size:>9,}  {median(direct):>7.2f} ms  {median(passed):>8.2f} ms  {median(added):>6.2f} ms"
-                f"  {quantiles(added, n=20)[-1]:>6.2f} ms  {memory(process.pid):>5.0f} MB"
-            )
+            row = f"{size:>9,}{' ' if pause else '*'} {median(direct):>7.2f} ms  {median(passed):>8.2f} ms"
+            p95 = quantiles(added, n=20)[-1]
+            print(f"{row}  {median(added):>6.2f} ms  {p95:>6.2f} ms  {memory(process.pid):>5.0f} MB")
+        print("* without a pause")
         process.terminate()
         await process.wait()
     server.close()

@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, is_loopback, names_another_server
+from sevenfold.doors.gateway.guard import (
+    ELSEWHERE,
+    GatewayRefusal,
+    Guard,
+    is_loopback,
+    names_another_server,
+)
 from sevenfold.doors.gateway.relay import read_head
 from sevenfold.doors.gateway.server import secret_of
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
@@ -287,3 +293,12 @@ def test_our_own_answers_are_errors_that_clients_read() -> None:
     head, _, body = raw.partition(b"\r\n\r\n")
     assert b"Connection: close" in head
     assert msgspec.json.decode(body)["error"]["message"] == "sevenfold: no"
+
+
+@pytest.mark.spec("S30.3")
+def test_every_name_that_leads_elsewhere_is_found_however_its_letters_are_written() -> None:
+    for name in ELSEWHERE:
+        coded = "".join(f"\\u{ord(letter):04x}" for letter in name)
+        for written in (name, coded, f"{coded[:6]}{name[1:]}", f"{name[:-1]}\\u{ord(name[-1]):04X}"):
+            assert names_another_server(f'{{"{written}": "http://x"}}'.encode()) == name
+            assert names_another_server(f'{{"extra_body": {{"{written}": 1}}}}'.encode()) == name

@@ -28,6 +28,7 @@ PROJECT = "gateway"
 """The project of sessions whose working directory is not known."""
 LOOPBACK = "127.0.0.1,localhost,::1"
 CODEX = "codex"
+SWITCH_SECONDS = 0.0002
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     command = list(options.command_line)
     if command[:1] == ["--"]:
         del command[0]
+    # Bytes wait for the thread that records to give way, which by default takes it 5 ms each time.
+    sys.setswitchinterval(SWITCH_SECONDS)
     started = SystemClock.now()
     folder = Path.cwd()
     project = user_home().project(folder) if command else Project(user_home().root / "projects" / PROJECT)

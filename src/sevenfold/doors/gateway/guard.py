@@ -26,8 +26,10 @@ ELSEWHERE = frozenset(
 )
 """Fields with which a body asks some servers to send it to another one."""
 NESTED = ("extra_body", "litellm_params")
-_HINT = re.compile(b"|".join(name.encode() for name in sorted(ELSEWHERE)) + rb"|\\u00[2-7]")
-"""What a body has that needs a closer look: one of the names, or letters written as codes."""
+_IN_THE_NAMES = (b"_url", b"api_base", b"_endpoint")
+"""At least one of these is in each of the names. Looking for them is three times as fast as a pattern with all names,
+and the program waits for it."""
+_LETTER_AS_CODE = re.compile(rb"\\u00[2-7]")
 _fields = msgspec.json.Decoder(Fields)
 
 
@@ -104,7 +106,8 @@ class Guard(Struct, frozen=True):
 
 def names_another_server(body: bytes) -> str:
     """The field with which a body asks to be sent elsewhere; empty if there is none."""
-    if _HINT.search(body) is None:
+    suspicious = any(part in body for part in _IN_THE_NAMES) or _LETTER_AS_CODE.search(body) is not None
+    if not suspicious:
         return ""
     try:
         fields = _fields.decode(body)
