@@ -12,6 +12,7 @@
     │       ├── TranscriptDenied      the system refuses access
     │       ├── TranscriptLocked      another process is writing it
     │       ├── TranscriptOvertaken   another process took over as its writer: open it again
+    │       ├── TranscriptLost        the store lost records it had acknowledged: open it again, what is left is there
     │       ├── TranscriptTooNew      a newer Sevenfold wrote it: it opens read-only
     │       ├── TranscriptFull        no room on disk for the record; everything written before is intact
     │       └── ResultMissing         there is no stored result under that reference
