@@ -87,7 +87,8 @@ _TOO_LONG = [
 def explain(report: ErrorReport, at: Endpoint) -> ModelError:
     """Our error for a report, with a text that says what to do."""
     kind = _class_of(report)
-    text, code = _text(kind, report, at), report.code or report.kind
+    text = _text(kind, report, at)
+    code = report.code or report.kind
     error = kind(text, status=report.status, code=code, request_id=report.request_id)
     if isinstance(error, errors.PromptTooLong):
         error.used, error.limit = _sizes(report)
@@ -164,12 +165,14 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
         return report.used, report.limit
     found = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
     told = found.groupdict() if found else {}
-    used, output = told.get("used") or told.get("prompt"), told.get("output") or told.get("room") or 0
+    used = told.get("used") or told.get("prompt")
+    output = told.get("output") or told.get("room") or 0
     return (int(used), int(told["limit"]) - int(output)) if used else (None, None)
 
 
 def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
-    said, vendor = report.message.rstrip("."), at.vendor
+    said = report.message.rstrip(".")
+    vendor = at.vendor
     if kind is errors.NotAuthenticated:
         return (
             f"{at.url} does not accept the key ({said}). Set {vendor.key_variable} to a key that is valid there: "

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 NAME = f"sevenfold/{__version__}"
 RETRIES = 2
 """How often a request is retried before its answer begins."""
-TIMEOUT, CONNECT_TIMEOUT = 600.0, 5.0
+TIMEOUT = 600.0
+CONNECT_TIMEOUT = 5.0
 """Seconds without data, and without a connection, after which a request fails."""
-FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 8.0
 """Seconds before the first retry, and the most before any, if the server does not say how long to wait."""
 LONGEST_RETRY_AFTER = 120.0
 """If a server asks for a longer wait, the request is not retried; its error says how long."""

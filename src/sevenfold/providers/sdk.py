@@ -266,7 +266,9 @@ class Incoming:
     """An answer while it arrives. Does no I/O: turns bytes into a reply, and exceptions into our errors."""
 
     def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
-        self._client, self._call, self._watch = client, call, watch
+        self._client = client
+        self._call = call
+        self._watch = watch
         listens: object = watch
         self._arrived = listens.arrived if isinstance(listens, ArrivalWatcher) else None
         self._provider = client.provider(call)
@@ -362,7 +364,8 @@ class Incoming:
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:
     """An exception with its causes and grouped exceptions: frameworks wrap the SDK's exceptions in their own."""
-    waiting, seen = [error], list[BaseException]()
+    waiting = [error]
+    seen = list[BaseException]()
     for one in waiting:
         if isinstance(one, BaseException) and one not in seen:
             seen.append(one)

@@ -268,7 +268,8 @@ def _untagged(lines: list[str]) -> Iterator[str]:
             number += 1
             continue
         end = _closing(tags, number, last_close[tag[2]])
-        start, behind = tag.start(), tags[end].end()
+        start = tag.start()
+        behind = tags[end].end()
         alone = not _of_line(text, start, -1).strip() and not _of_line(text, behind, 1).strip()
         if alone or "\n" in text[start:behind]:
             kept += [text[shown_until:start], f"\n{QUOTED}\n"]

@@ -60,7 +60,10 @@ class Batch:
         return []
 
     def _await(self, names: tuple[str, ...], held: list[Held]) -> None:
-        self.held, self._awaited, self._come, self.open = held, names, 0, bool(names or held)
+        self.held = held
+        self._awaited = names
+        self._come = 0
+        self.open = bool(names or held)
 
     def _next(self, entry: Said | Clearing | Decision, offset: int) -> list[Held] | None:
         try:

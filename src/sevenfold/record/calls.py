@@ -68,7 +68,8 @@ def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str,
 
     def find(name: str) -> str | None:
         """The first call with that id and no result yet, else the last call with that id."""
-        queue, last = called.setdefault(name, deque()), None
+        queue = called.setdefault(name, deque())
+        last = None
         while True:
             while queue and (last := queue[0]) in found:
                 queue.popleft()

@@ -154,7 +154,8 @@ class Chain:
 
     def _note_off_branch(self, uuid: str, parent: str | None, off_branch: set[str]) -> None:
         """Add other branches' compactions to ``off_branch``: newer than ``uuid``, they keep its parent but not it."""
-        seq, nodes = self.nodes[uuid].seq, self.nodes
+        seq = self.nodes[uuid].seq
+        nodes = self.nodes
         for name, kept in self.kept.items():
             if parent in kept.members and uuid not in kept.members and seq < nodes[name].seq:
                 off_branch.add(name)
@@ -193,14 +194,16 @@ class Chain:
 
     def lineage(self, leaf: str) -> set[str]:
         """All records that led to ``leaf``, including those before compactions, undone or not."""
-        seen, off_branch = dict[str, float](), set[str]()
+        seen = dict[str, float]()
+        off_branch = set[str]()
         behind: list[tuple[str | None, float]] = [(leaf, inf)]
         while behind:
             uuid, until = behind.pop()
             if uuid is None or uuid not in self.nodes or seen.get(uuid, -1) >= until:
                 continue
             seen[uuid] = until
-            before, node = self._said_before(uuid), self.nodes[uuid]
+            before = self._said_before(uuid)
+            node = self.nodes[uuid]
             self._note_off_branch(uuid, before, off_branch)
             kept_by = [kept for name, kept in self.kept.items() if name not in off_branch]
             behind += [(kept.anchor, until) for kept in kept_by if uuid in kept.members]
@@ -245,7 +248,8 @@ class Chain:
             members = members[members.index(head) + (head != segment.head_uuid) :]
             missing = self._unread_compaction(members)
         else:
-            members, missing = members[-1:], segment.head_uuid
+            members = members[-1:]
+            missing = segment.head_uuid
         places = {uuid: place for place, uuid in enumerate(members)}
         return _Kept(boundary, segment.anchor_uuid, tail, places, None if self.complete else missing)
 
@@ -263,7 +267,8 @@ class Chain:
         return None
 
     def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
-        seen, off_branch = set[str](), set[str]()
+        seen = set[str]()
+        off_branch = set[str]()
         uuid: str | None = leaf
         while uuid is not None and uuid not in seen:
             if uuid not in self.nodes:
@@ -293,7 +298,8 @@ class Chain:
 
     def _answers_elsewhere(self, result: str, call: str, live: set[str]) -> bool:
         """Whether a result belongs to another answer that made the same call and is not live."""
-        seen, uuid = {result}, self._said_before(result)
+        seen = {result}
+        uuid = self._said_before(result)
         while uuid is not None and uuid not in seen and call not in self._calls(uuid):
             seen.add(uuid)
             uuid = self._said_before(uuid)

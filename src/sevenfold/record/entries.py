@@ -296,7 +296,8 @@ def _second_look(line: bytes, first: Exception) -> Entry:
             return _read(msgspec.json.encode(repaired))
         except (msgspec.DecodeError, RecursionError) as error:
             first = error
-    uuid, parent = value.get("uuid"), value.get("parentUuid")
+    uuid = value.get("uuid")
+    parent = value.get("parentUuid")
     return Damaged(
         f"not a record: {first}",
         uuid if isinstance(uuid, str) else None,
@@ -311,12 +312,14 @@ def _read(line: bytes) -> Entry:
     except (msgspec.DecodeError, RecursionError):
         # Leave the message raw: in some kinds of records it does not matter that it is invalid.
         head = _envelope.decode(line)
-    written, aside = head.timestamp or "", bool(head.is_sidechain)
+    written = head.timestamp or ""
+    aside = bool(head.is_sidechain)
     match head.type:
         case "user" | "assistant" | "attachment" if head.uuid:
             return _said(head, head.uuid)
         case "system" if head.uuid and head.subtype == "compact_boundary":
-            summary, own = _compact.decode(head.compact_metadata) or CompactMetadata(), bool(head.sevenfold)
+            summary = _compact.decode(head.compact_metadata) or CompactMetadata()
+            own = bool(head.sevenfold)
             return Boundary(head.uuid, head.logical_parent_uuid, summary, written, own, aside)
         case "system" if head.uuid and head.subtype == "microcompact_boundary":
             cleared = _microcompact.decode(head.microcompact_metadata) or MicrocompactMetadata()
@@ -349,7 +352,8 @@ def _said(head: _Envelope, uuid: str) -> Said:
     message = message or _Message()
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
     own = bytes(head.version).startswith(_OURS)
-    edits, managed = UNEDITED, message.context_management
+    edits = UNEDITED
+    managed = message.context_management
     if bytes(managed) != b"null" or DELETED in bytes(message.usage):
         edits = Edits.read(managed, message.usage)
     return Said(

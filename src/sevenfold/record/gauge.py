@@ -186,7 +186,8 @@ class Gauge(Struct, frozen=True):
         anchor = layout.anchor
         freed = twice = 0
         if anchor is None or not anchor.prompt:
-            anchor, seen = None, self._counted(layout)
+            anchor = None
+            seen = self._counted(layout)
         else:
             if anchor.removed is not NOTHING:
                 freed = ceil(self.estimator.tokens(anchor.removed))
@@ -195,7 +196,8 @@ class Gauge(Struct, frozen=True):
             seen = self._seen(layout.expected, layout, twice + back)
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
-            seen, sent = counted, counted.tokens
+            seen = counted
+            sent = counted.tokens
         return Size(
             seen.tokens,
             seen.low,
@@ -220,21 +222,24 @@ class Gauge(Struct, frozen=True):
 
         ``back`` are tokens to add: they were removed since, but were not in the report either, or they return.
         """
-        model, tokenizer = expected.anchor.model, self.profile.tokenizer
+        model = expected.anchor.model
+        tokenizer = self.profile.tokenizer
         if model != self.profile.model:
             tokenizer = profiles.find(model).tokenizer
         if tokenizer == self.profile.tokenizer:
             seen = self.estimator.band(expected.belief, expected.known + back)
             return seen if seen.low >= 0 else Estimate(max(0, seen.tokens), 0, seen.high)
         known = round(expected.known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
-        low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
+        low = floor(known * (1 - INEXACT))
+        high = ceil(known * (1 + INEXACT))
         return _on(known + back, low + back, high + back, self.estimator.band(expected.belief))
 
     def unanchored(self, weight: Weight) -> Estimate:
         """The size when no report is valid: messages of this weight plus the overhead."""
         if self.overhead is None:
             return self.estimator.estimate(weight + self.opening)
-        tokens, reach = self.overhead.tokens, 2 * sqrt(self.overhead.since)
+        tokens = self.overhead.tokens
+        reach = 2 * sqrt(self.overhead.since)
         return _on(
             ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
         )
@@ -245,7 +250,8 @@ class Gauge(Struct, frozen=True):
         Some clients record the output count while the answer still streams; it is then far below the estimate. For an
         interrupted answer, any count below the estimate is taken as incomplete.
         """
-        changed, known = anchor.since, anchor.prompt
+        changed = anchor.since
+        known = anchor.prompt
         if anchor.removed is not NOTHING:
             changed -= anchor.removed
         if anchor.faded is not NOTHING:

@@ -138,7 +138,8 @@ class Layout:
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; returns the size it reports, if any. ``reported`` says whether that is valid for this view."""
-        said, items = item.said, self.items
+        said = item.said
+        items = self.items
         place = self._enter(said)
         measured = self._weigh(item, reported) if self._weighs else None
         self.sized = None
@@ -192,7 +193,8 @@ class Layout:
                 self.calls.update(said.calls)
             else:
                 place = self._round_start = self._round_end = end
-                self._answer, self.calls = said.message_id, set(said.calls)
+                self._answer = said.message_id
+                self.calls = set(said.calls)
             self._answer_end = place + 1
         elif self.calls.isdisjoint(said.answers):
             self._round_start = None
@@ -203,14 +205,16 @@ class Layout:
         return place
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
-        said, weight = item.said, item.weight
+        said = item.said
+        weight = item.weight
         self._loose.append(weight)
         self.bytes += weight.wire
         self.pictures += weight.images
         if said.role == "assistant":
             if weight.thoughts:
                 self._reasoning += reasoning(weight)
-            self._answered, before = False, self.anchor
+            self._answered = False
+            before = self.anchor
             if before and said.message_id and before.message_id == said.message_id:
                 usage = said.usage.last_round if said.usage else None
                 self.anchor = replace(
@@ -251,7 +255,8 @@ class Layout:
     def _fade(self) -> None:
         """Count all reasoning so far as past: the user has spoken after a finished answer."""
         if self._reasoning is not self.faded:
-            faded, self.faded = self._reasoning - self.faded, self._reasoning
+            faded = self._reasoning - self.faded
+            self.faded = self._reasoning
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
 

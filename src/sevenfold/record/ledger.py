@@ -150,7 +150,8 @@ class Ledger:
 
     def effects(self, seq: int | None = None, model: str = "") -> Effects:
         """What is hidden or replaced now that ``model`` answers; with ``seq``, as of before that record."""
-        undone, model = self._undone(seq), model if seq is None else self._model(seq)
+        undone = self._undone(seq)
+        model = model if seq is None else self._model(seq)
         found = Effects()
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
@@ -266,7 +267,8 @@ def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
     items = list(items)
     places = {item.said.uuid: number for number, item in enumerate(items)}
     for span in effects.spans:
-        first, last = places.get(span.first), places.get(span.last)
+        first = places.get(span.first)
+        last = places.get(span.last)
         if first is None or last is None or last < first:
             continue
         items[first : last + 1] = [hide(item, span.id) for item in items[first : last + 1]]

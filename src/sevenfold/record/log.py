@@ -193,7 +193,8 @@ def said_by_user(
             held.is_meta = True
         if summary:
             held.is_compact_summary = held.is_visible_in_transcript_only = True
-        held.key, held.stored = key or UNSET, stored or UNSET
+        held.key = key or UNSET
+        held.stored = stored or UNSET
         if origin:
             held.origin = origin
             held.typed = UNSET if typed is None else typed
@@ -220,8 +221,10 @@ def said_by_user(
 
 def said_by_model(at: Stamp, answer: Answer) -> Written:
     """The record of a model's answer: one record per response."""
-    stop, own = answer.stop_reason, at.place.own
-    edits, managed = UNEDITED, answer.context_management
+    stop = answer.stop_reason
+    own = at.place.own
+    edits = UNEDITED
+    managed = answer.context_management
     if managed is not UNMANAGED or DELETED in bytes(answer.usage):
         edits = Edits.read(managed, answer.usage)
     kept = managed if edits.cleared else UNSET

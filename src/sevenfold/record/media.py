@@ -77,11 +77,14 @@ class PictureSize(Struct, frozen=True):
 
 def picture_size(data: bytes) -> PictureSize | None:
     """The size of a PNG, JPEG, GIF or WebP, from its first bytes; None if they do not tell."""
-    width, height = 0, 0
+    width = 0
+    height = 0
     if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
-        width, height = _big(data[16:20]), _big(data[20:24])
+        width = _big(data[16:20])
+        height = _big(data[20:24])
     elif data[:6] in (b"GIF87a", b"GIF89a"):
-        width, height = _little(data[6:8]), _little(data[8:10])
+        width = _little(data[6:8])
+        height = _little(data[8:10])
     elif data.startswith(b"\xff\xd8"):
         width, height = _jpeg_size(data)
     elif data.startswith(b"RIFF") and data[8:12] == b"WEBP":

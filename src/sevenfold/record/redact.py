@@ -80,7 +80,8 @@ def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
     everything: list[Finding] = []
     # A mask may reveal another secret. Every pass removes some of the text, so this ends.
     while findings := find(text, known):
-        parts, place = [], 0
+        parts = []
+        place = 0
         for found in findings:
             parts += [text[place : found.start], label(found.kind, found.digest)]
             place = found.end
@@ -117,9 +118,11 @@ class Uncovered:
     def __init__(
         self, text: str, pattern: re.Pattern[str], meaning: Callable[[re.Match[str]], str]
     ) -> None:
-        self._covered, self._pattern = text, pattern
+        self._covered = text
+        self._pattern = pattern
         parts: list[str] = []
-        self._here, self._there = [0], [0]
+        self._here = [0]
+        self._there = [0]
         length = end = 0
         for part in pattern.finditer(text):
             plain = text[end : part.start()]
@@ -218,7 +221,8 @@ def _at(text: str, start: int, hint: str) -> Finding | None:
     inside = (rule.begins_word or rule.at_edge) and start and _WORD_BEFORE.match(text, start - 1)
     if inside and (rule.begins_word or _DATA.match(text, rest.end())):
         return None
-    first, end = start, rest.end()
+    first = start
+    end = rest.end()
     if rule.before is not None:
         preceding = rule.before.search(text, max(0, start - _LONGEST_BEFORE), start)
         if preceding is None:
@@ -236,7 +240,8 @@ LONGEST_KEY = 32 * 1024
 """Up to this many bytes, a key that spans lines is kept in one piece."""
 LONGEST_LINE = 64 * 1024
 """Up to this many bytes, an unfinished line is held back."""
-_KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
+_KEY_BEGINS = b"-----BEGIN "
+_KEY_ENDS = b"-----END "
 
 
 def safe_cut(piece: bytes, hold: int = 0) -> int:
@@ -257,7 +262,8 @@ class MaskedStream:
     """Masks output that arrives in chunks. What may be part of a secret is held back until the rest arrives."""
 
     def __init__(self, known: KnownSecrets = NONE_KNOWN) -> None:
-        self._known, self._left = known, b""
+        self._known = known
+        self._left = b""
 
     def add(self, chunk: bytes) -> bytes:
         """Add a chunk; returns the masked output that can be written now."""
@@ -268,7 +274,8 @@ class MaskedStream:
 
     def end(self) -> bytes:
         """The rest of the output, masked."""
-        left, self._left = self._left, b""
+        left = self._left
+        self._left = b""
         return mask_bytes(left, self._known)
 
 
@@ -331,7 +338,8 @@ class _Walk:
     """Masks a JSON value as bytes, so that what is not changed keeps its bytes."""
 
     def __init__(self, known: KnownSecrets, whole: bool) -> None:
-        self._known, self._whole = known, whole
+        self._known = known
+        self._whole = whole
         self.findings: list[Finding] = []
 
     def value(self, raw: bytes, *, names: bool = True) -> bytes:

@@ -84,7 +84,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         except msgspec.ValidationError:
             return cls.of(_decoded(reported))
         split = plain.cache_creation
-        short, long = split.ephemeral_5m_input_tokens, split.ephemeral_1h_input_tokens
+        short = split.ephemeral_5m_input_tokens
+        long = split.ephemeral_1h_input_tokens
         if short + long not in (0, plain.cache_creation_input_tokens):
             return cls.of(_decoded(reported))
         return cls(
@@ -245,7 +246,8 @@ class Iteration(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Iteration:
         """Read one entry of `usage.iterations`."""
-        kind, model = str(reported.get("type") or "message"), reported.get("model")
+        kind = str(reported.get("type") or "message")
+        model = reported.get("model")
         return cls(kind, Usage.of(reported), model if isinstance(model, str) else None)
 
     @property
@@ -326,7 +328,8 @@ def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
     """Tokens written with the short and the long lifetime; without a split, all count as short."""
     split = reported.get("cache_creation")
     split = split if isinstance(split, Mapping) else {}
-    short, long = counted(split, "ephemeral_5m_input_tokens"), counted(split, "ephemeral_1h_input_tokens")
+    short = counted(split, "ephemeral_5m_input_tokens")
+    long = counted(split, "ephemeral_1h_input_tokens")
     total = counted(reported, "cache_creation_input_tokens") or short + long
     # If the two disagree, the total decides: a stream reports the split once, but updates the total to the end.
     long = min(long, total)

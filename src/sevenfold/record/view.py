@@ -187,7 +187,8 @@ class View:
         first, last = (self.layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
         if first is None or last is None:
             return None
-        kept, nodes = self.layout.items[first : last + 1], self._chain.nodes
+        kept = self.layout.items[first : last + 1]
+        nodes = self._chain.nodes
         offsets = [nodes[item.said.uuid].offset for item in kept]
         return min(offsets, default=-1) if -1 not in offsets else None
 
@@ -265,7 +266,8 @@ class View:
         if isinstance(entry, LINKED):
             if entry.sidechain is not self._on_sidechain and self._skip_sidechain(entry):
                 return None
-            uuid, chain = entry.uuid, self._chain
+            uuid = entry.uuid
+            chain = self._chain
             if uuid in chain.nodes or uuid in chain.links:
                 return None  # a copy of a record
         if not self._batch.open:
@@ -273,7 +275,8 @@ class View:
         committed = self._batch.take(entry, offset)
         if committed is None:
             return self._take(entry, offset)
-        compaction, measured = "", None
+        compaction = ""
+        measured = None
         for held, place in committed:
             self._seq += 1
             if isinstance(held, Boundary):
@@ -329,7 +332,8 @@ class View:
         """Once a summary is in view, drop from memory what it replaced; the store still has it."""
         if self.keeps_history or self.boundary is None or not self.layout.items:
             return
-        nodes, since = self._chain.nodes, self._chain.nodes[self.boundary].seq
+        nodes = self._chain.nodes
+        since = self._chain.nodes[self.boundary].seq
         gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self.layout.index.keys()
         if gone:
             self._compacted.update(dict.fromkeys(gone, self.boundary))
@@ -382,7 +386,9 @@ class View:
         self.layout.add(self._item(node, said, self._effects))
 
     def _add_record(self, entry: Said | Clearing, offset: int) -> Measured | None:
-        parent, chain, layout = entry.parent, self._chain, self.layout
+        parent = entry.parent
+        chain = self._chain
+        layout = self.layout
         if parent is None and self.tip and isinstance(entry, Said) and entry.attachment == QUEUED_COMMAND:
             self._interject(entry, offset)
             return None
@@ -391,7 +397,8 @@ class View:
         grows = parent == self.tip or layout.in_round(parent, self.tip)
         if self._after_damage:
             if not grows and chain.complete and parent not in chain:
-                entry, grows = replace(entry, parent=self.tip), True
+                entry = replace(entry, parent=self.tip)
+                grows = True
             self._after_damage = False
         node, joins = chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
@@ -428,7 +435,8 @@ class View:
 
         ``joins`` says that there are other records of the same answer.
         """
-        layout, chain = self.layout, self._chain
+        layout = self.layout
+        chain = self._chain
         if chain.kept and chain.tip_of(said.uuid) != said.uuid:
             return False
         if self._effects.spans and layout.place(said) < len(layout.items):
@@ -446,7 +454,8 @@ class View:
         self._chain.undone = self._ledger.settle(self._chain, leaf)
         branch = self._chain.branch(leaf)
         self.tip = self._chain.tip_of(leaf)
-        self.boundary, self.missing = branch.boundary, branch.missing
+        self.boundary = branch.boundary
+        self.missing = branch.missing
         self._show([uuid for uuid in branch.order if isinstance(self._chain.nodes[uuid].entry, Said)])
         self._forget()
 

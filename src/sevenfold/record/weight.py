@@ -188,7 +188,8 @@ def opening(*parts: bytes) -> Weight:
 
 def _spelled(raw: bytes, wire: int, calls: int = 0) -> Weight:
     """The weight of content encoded as JSON, whose backslashes the model does not see."""
-    weight, unseen = _content(raw, wire, True, calls), raw.count(b"\\")
+    weight = _content(raw, wire, True, calls)
+    unseen = raw.count(b"\\")
     return weight._replace(marks=weight.marks - unseen) if unseen else weight
 
 
@@ -214,15 +215,26 @@ def _content(
     other = looked_at.translate(None, _SMALL_OR_SPACE)
     uncapitalled = other.translate(None, _CAPITAL)
     rest = uncapitalled.translate(None, _DIGIT)
-    seen, unlettered, small, left = len(looked_at), len(other), len(uncapitalled), len(rest)
+    seen = len(looked_at)
+    unlettered = len(other)
+    small = len(uncapitalled)
+    left = len(rest)
     wide = 0 if plain else left - len(rest.translate(None, _WIDE))
-    lines, tabs = rest.count(b"\n"), rest.count(b"\t")
-    letters, capitals, digits = seen - spaces - unlettered, unlettered - small, small - left
+    lines = rest.count(b"\n")
+    tabs = rest.count(b"\t")
+    letters = seen - spaces - unlettered
+    capitals = unlettered - small
+    digits = small - left
     marks = left - lines - tabs - wide
     if seen != size:
-        letters, capitals, digits = letters * size // seen, capitals * size // seen, digits * size // seen
-        spaces, lines, tabs = spaces * size // seen, lines * size // seen, tabs * size // seen
-        marks, wide = marks * size // seen, wide * size // seen
+        letters = letters * size // seen
+        capitals = capitals * size // seen
+        digits = digits * size // seen
+        spaces = spaces * size // seen
+        lines = lines * size // seen
+        tabs = tabs * size // seen
+        marks = marks * size // seen
+        wide = wide * size // seen
     text, json = (0, size) if structured else (size, 0)
     classes = letters, capitals, digits, spaces, lines, tabs, marks, wide
     return tuple.__new__(Weight, (text, json, *classes, calls, results, *_NO_REASONING_OR_MEDIA, wire))
@@ -374,8 +386,10 @@ class Estimator(Struct, frozen=True):
 
     def band(self, belief: Belief, known: int = 0) -> Estimate:
         """The estimate with its band for a belief, plus ``known`` tokens."""
-        tokens, spread = belief.tokens, sqrt(belief.unsure + belief.noise)
-        low, high = floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
+        tokens = belief.tokens
+        spread = sqrt(belief.unsure + belief.noise)
+        low = floor(tokens - self.below * spread)
+        high = ceil(tokens + self.above * spread)
         # Rounding errors a hair above a whole number must not add a token.
         return Estimate(known + ceil(tokens - _HAIR), known + low, known + high)
 
@@ -385,7 +399,8 @@ class Estimator(Struct, frozen=True):
 
     def corrected(self, belief: Belief, tokens: float) -> Estimator:
         """As `observe`, given the prediction for the content."""
-        error, spread = tokens - belief.tokens, sqrt(belief.unsure + belief.noise)
+        error = tokens - belief.tokens
+        spread = sqrt(belief.unsure + belief.noise)
         above = self.above + _STEP * ((error > self.above * spread) - _MISSES)
         below = self.below + _STEP * ((error < -self.below * spread) - _MISSES)
         return self._moved(belief, error, above if above > 1 else 1.0, below if below > 1 else 1.0)
@@ -412,7 +427,9 @@ class Estimator(Struct, frozen=True):
 
     def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:
         """Move each rate as far as its variance and the noise allow, which shrinks its variance; and set the band."""
-        weight, unsure, noise = belief.weight, belief.unsure, belief.noise
+        weight = belief.weight
+        unsure = belief.unsure
+        noise = belief.noise
         if unsure < _TELLING * noise:
             return Estimator(self.tokenizer, self.rates, self.rate_variances, above, below)
         noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))

@@ -172,7 +172,8 @@ class Wire:
         for index in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[index]
             if draft.last >= number:
-                cut, number = index, min(number, draft.first)
+                cut = index
+                number = min(number, draft.first)
             elif draft.role != "system":
                 break
         self._calls.difference_update(*(draft.calls for draft in self._drafts[cut:]))
@@ -202,7 +203,8 @@ class Wire:
     def pending(self) -> list[str]:
         """Tool calls of the newest answer that have no result yet."""
         if self._pending is None:
-            self._pending, answered = {}, set[str]()
+            self._pending = {}
+            answered: set[str] = set()
             for draft in reversed(self._drafts):
                 if draft.role == "assistant":
                     self._pending = {call: None for call in draft.calls if call not in answered}
@@ -271,7 +273,8 @@ class Wire:
         So does a user message after an unanswered call of the provider's own tools: whether that call can be sent
         depends on everything in the user message.
         """
-        drafts, sealed = self._drafts, self._sealed
+        drafts = self._drafts
+        sealed = self._sealed
         if drafts and role != "system":
             end = self._settled() if drafts[-1].server else len(drafts)
             for index in range(len(sealed), end):
@@ -330,7 +333,8 @@ class Wire:
         talks = any(block.kind != "tool_result" or block.id not in calls for block in spoken)
         gone = open_server_calls(answer) if talks else set[str]()
         asked = {block.id for block in answer if block.kind in SERVER_CALLS}
-        kept, repairs = list[Block](), list[Repair]()
+        kept = list[Block]()
+        repairs = list[Repair]()
         for block in self._drafts[index].blocks:
             if block.kind in SERVER_CALLS and block.id in gone:
                 repairs.append(Repair("unanswered_call", block.id))

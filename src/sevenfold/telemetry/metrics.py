@@ -24,7 +24,8 @@ class Metrics:
     """Converts events to measurements."""
 
     def __init__(self, meter: Meter) -> None:
-        gauge, counter = meter.create_gauge, meter.create_counter
+        gauge = meter.create_gauge
+        counter = meter.create_counter
         self._usage = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",

@@ -61,7 +61,8 @@ class Spans:
         """End the span of a request; return its `Sending` event, or None if that was not seen."""
         under_way = self._open.pop(_request(event), None)
         if under_way:
-            span, start = under_way.span, under_way.began
+            span = under_way.span
+            start = under_way.began
         else:
             start = _nanoseconds(event.at - event.seconds if isinstance(event, Answered) else event.at)
             asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}

@@ -164,7 +164,8 @@ class ChatReader:
             yield from self._say(part.words)
 
     def _unheld(self) -> Iterator[Piece]:
-        held, self._held = self._held, []
+        held = self._held
+        self._held = []
         for part in held:
             is_call = part.kind == "call"
             yield from self._say(
@@ -182,7 +183,8 @@ class ChatReader:
         if not all(found) or not found:
             yield from self._unheld()
         if not found and tools and (alone := inline_tags.only_call("".join(self._texts), tools)):
-            found, self._texts = [alone], []
+            found = [alone]
+            self._texts = []
         self._held = []
         for number, call in enumerate(filter(None, found) if all(found) else ()):
             yield from self._called(_Called(index=number, function=call))
@@ -211,7 +213,8 @@ class ChatReader:
         """The blocks so far, with the first ``calls`` calls; without thinking at the very end, which may be cut off."""
         found = []
         followed = self._texts or calls or self._stop
-        thought, words = "".join(self._thoughts), "".join(self._texts)
+        thought = "".join(self._thoughts)
+        words = "".join(self._texts)
         if inline_tags.THOUGHT in words and not thought:
             # Some templates open the thinking in the prompt, so the answer contains only its end tag.
             thought, _, words = words.partition(inline_tags.THOUGHT)

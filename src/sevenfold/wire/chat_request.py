@@ -79,7 +79,8 @@ def _results_first(messages: Iterable[Json]) -> list[Json]:
 
     An image in a result becomes a user message, and more results may follow in a later message.
     """
-    found, next_result = list[Json](), 0
+    found = list[Json]()
+    next_result = 0
     for message in messages:
         if message["role"] == "tool":
             found.insert(next_result, message)
@@ -92,7 +93,9 @@ def _results_first(messages: Iterable[Json]) -> list[Json]:
 
 
 def _assistant(content: Sequence[Json], where: str, reasoning: str | None) -> Iterator[Json]:
-    texts, calls, thoughts = [], [], []
+    texts = []
+    calls = []
+    thoughts = []
     for place, block in enumerate(content):
         if block["type"] == "text":
             texts.append(str(block["text"]))

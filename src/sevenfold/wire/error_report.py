@@ -64,7 +64,8 @@ def report_of(
     outer: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     inner = outer.get("error")
     if isinstance(inner, str):
-        outer, inner = {}, {"message": inner}
+        outer = {}
+        inner = {"message": inner}
     told: Mapping[str, Any] = inner if isinstance(inner, Mapping) else outer
     details = told.get("details")
     code = details.get("error_code") if isinstance(details, Mapping) else told.get("code")
@@ -132,7 +133,8 @@ def _seconds_until(reset: str | None, date: str | None) -> float | None:
 
 def _seconds_between(start: str | None, end: str) -> float:
     """The seconds between two times, as HTTP dates or in the format of RFC 3339; not finite if one cannot be read."""
-    first, last = _time(start or ""), _time(end)
+    first = _time(start or "")
+    last = _time(end)
     if first is None or last is None:
         return nan
     return max(0.0, (last - first).total_seconds())

@@ -65,7 +65,8 @@ def messages(given: Iterable[Any]) -> Iterator[Any]:
             case {"type": "function_call" | "custom_tool_call", "call_id": str() as call, "name": name}:
                 yield _said(_call(call, name, one.get("arguments", one.get("input"))))
             case {"type": "reasoning"}:
-                sealed, name = one.get("encrypted_content"), one.get("id") or ""
+                sealed = one.get("encrypted_content")
+                name = one.get("id") or ""
                 yield _said({"type": "redacted_thinking", "data": sealed, "id": name} if sealed else None)
             case {"type": "compaction"}:
                 yield {"role": "user", "content": [one]}

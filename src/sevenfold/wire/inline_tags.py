@@ -15,8 +15,10 @@ from msgspec import Struct
 from sevenfold.ports import Piece
 from sevenfold.record.decoding import NOT_JSON
 
-THINK, THOUGHT = "<think>", "</think>"
-CALL, CALLED = "<tool_call>", "</tool_call>"
+THINK = "<think>"
+THOUGHT = "</think>"
+CALL = "<tool_call>"
+CALLED = "</tool_call>"
 _FENCED = re.compile(r"\s*```(?:json|tool_call)?[ \t]*\n(.*?)\n\s*```\s*", re.S)
 
 
@@ -41,7 +43,8 @@ class InlineTagParser:
         """Process more text; yields the pieces that are certain: text, thinking, or a complete call."""
         self._rest += words
         while self._rest:
-            tags, start = [self._end or CALL], self._rest.lstrip()
+            tags = [self._end or CALL]
+            start = self._rest.lstrip()
             if not self._end and not self._spoke and (start.startswith(THINK) or THINK.startswith(start)):
                 # Thinking comes first or not at all: later, the tag is something the model writes about.
                 tags.append(THINK)
@@ -59,9 +62,11 @@ class InlineTagParser:
 
     def end(self) -> Iterator[Piece]:
         """The rest, when the answer ends; an unfinished call becomes text again, as it was written."""
-        rest, self._rest = self._rest, ""
+        rest = self._rest
+        self._rest = ""
         if self._end == CALLED:
-            self._end, rest = "", CALL + rest
+            self._end = ""
+            rest = CALL + rest
         yield from self._out(rest)
 
     def _out(self, words: str) -> Iterator[Piece]:

@@ -130,7 +130,8 @@ class MessagesReader:
         return self._growing[index]
 
     def _end(self, event: _Event) -> None:
-        head, ending = self._begun(), decoded(_message, event.delta)
+        head = self._begun()
+        ending = decoded(_message, event.delta)
         head.stop_reason = ending.stop_reason or head.stop_reason
         if bytes(ending.stop_details) != b"null":
             head.stop_details = ending.stop_details

@@ -233,7 +233,8 @@ def summary_reader(asked: bytes) -> BodyReader:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
         made = [item for item in items if blocks.is_encrypted_summary(item)]
-        name, model = answer.id or f"resp_{id_from(asked)}", AskedFor.of(asked).model
+        name = answer.id or f"resp_{id_from(asked)}"
+        model = AskedFor.of(asked).model
         stop = "compaction" if made else "end_turn"
         return Reply(Answer(name, model, tuple(made[-1:]), openai.usage(answer.usage), stop))
 

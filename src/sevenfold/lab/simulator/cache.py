@@ -85,7 +85,9 @@ class PromptCache:
         """Return how many tokens of a prompt were cached automatically, and cache all of it."""
         lifetime = float(rules.lifetimes[0]) if rules.lifetimes else LIFETIMES["5m"]
         self._forget_expired(now)
-        current, tokens, known = root, 0, True
+        current = root
+        tokens = 0
+        known = True
         for block in blocks:
             current = chained(current, block.digest)
             known = known and self._expires.get((current, AUTOMATIC), 0.0) > now
@@ -123,7 +125,8 @@ class PromptCache:
 def chain(parts: Iterable[PromptPart], salts: Salts) -> list[bytes]:
     """The hash of every prefix of a prompt."""
     hashes = []
-    current, pending = salts.root, [(1, salts.system), (2, salts.messages)]
+    current = salts.root
+    pending = [(1, salts.system), (2, salts.messages)]
     for part in parts:
         reached = 2 if part.message >= 0 else 1 if part.role == "system" else 0
         while pending and pending[0][0] <= reached:

@@ -129,7 +129,8 @@ class _Maker:
     def _typed(self, kind: str, schema: Json, depth: int) -> Any:
         match kind:
             case "object":
-                required, fields = schema.get("required") or (), schema.get("properties") or {}
+                required = schema.get("required") or ()
+                fields = schema.get("properties") or {}
                 return {name: self.value(fields.get(name, {}), depth + 1) for name in required}
             case "array":
                 first = list(schema.get("prefixItems") or ())
@@ -250,7 +251,8 @@ def _input(tool: Json, words: str) -> dict[str, Any]:
 
 
 def _object(words: str) -> dict[str, Any] | None:
-    start, end = words.find("{"), words.rfind("}")
+    start = words.find("{")
+    end = words.rfind("}")
     try:
         given = msgspec.json.decode(words[start : end + 1]) if 0 <= start < end else None
     except msgspec.DecodeError:

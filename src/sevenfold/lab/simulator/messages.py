@@ -65,7 +65,8 @@ def count(ready: PreparedRequest) -> dict[str, Any]:
 
 def _check_fits(ready: PreparedRequest) -> None:
     """Raise if the prompt, or on older models the prompt plus `max_tokens`, exceeds the window."""
-    window, asked = ready.window, ready.body["max_tokens"]
+    window = ready.window
+    asked = ready.body["max_tokens"]
     if ready.tokens > window:
         raise invalid(f"prompt is too long: {ready.tokens} tokens > {window} maximum")
     if not ready.profile.output_may_overrun and ready.tokens + asked > window:
@@ -91,16 +92,19 @@ def _plan(sim: Simulator, ready: PreparedRequest) -> CachePlan:
 
 
 def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
-    body, plan = ready.body, _plan(sim, ready)
+    body = ready.body
+    plan = _plan(sim, ready)
     most = body["max_tokens"]
     if most == 0:
         return ModelTurn(Output((), "max_tokens", None, 0, 0), plan)
-    messages, tools = _messages_of(ready.shown), body.get("tools") or ()
+    messages = _messages_of(ready.shown)
+    tools = body.get("tools") or ()
     reply = sim.think(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
-    stops, room = body.get("stop_sequences") or (), ready.window - ready.tokens
+    stops = body.get("stop_sequences") or ()
+    room = ready.window - ready.tokens
     output = limit(reply, stops, most, room, sim.scales.counter, ready.profile.tokenizer)
     if (told := reply.usage) is not None:
         found = plan.billing
@@ -117,7 +121,8 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
     """Yield the blocks with signatures and ids, each thinking block bound to everything before it."""
-    display, profile = (ready.body.get("thinking") or {}).get("display"), ready.profile
+    display = (ready.body.get("thinking") or {}).get("display")
+    profile = ready.profile
     shows = display in ("summarized", "updates") or (display is None and not profile.thinking.bound)
     at = ready.bindings
     for place, block in enumerate(blocks):
@@ -144,11 +149,14 @@ def _with_id(block: Json, at: Bindings, place: int) -> Json:
 
 def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     """Compact on demand: the answer is only the signed block, and its cost is reported in an iteration."""
-    body, profile, plan = ready.body, ready.profile, _plan(sim, ready)
+    body = ready.body
+    profile = ready.profile
+    plan = _plan(sim, ready)
     made = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
     size = sim.scales.counter.text(made, profile.tokenizer) if isinstance(made, str) else 0
     if isinstance(made, str) and size > body["max_tokens"]:
-        made, size = NoSummary("max_tokens"), body["max_tokens"]
+        made = NoSummary("max_tokens")
+        size = body["max_tokens"]
     if isinstance(made, str) and ready.tokens + size > ready.window:
         made = NoSummary("model_context_window_exceeded")
     if isinstance(made, str):
@@ -161,7 +169,8 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
     """Compact at a threshold, then answer from the summary, unless the request asks for a pause."""
-    plan, made = _plan(sim, ready), _summary(sim, ready, edit.get("instructions"))
+    plan = _plan(sim, ready)
+    made = _summary(sim, ready, edit.get("instructions"))
     block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
     spent = ModelTurn(Output((block,), "compaction", None, size, 0), plan)
@@ -187,7 +196,8 @@ def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> Prepar
 
 
 def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -> str | NoSummary:
-    body, messages = ready.body, _messages_of(ready.shown)
+    body = ready.body
+    messages = _messages_of(ready.shown)
     request = SummaryRequest(body["model"], _system_text(body), messages, instructions)
     return sim.summarise(request) or NoSummary()
 
@@ -195,7 +205,8 @@ def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -
 def _message(
     sim: Simulator, ready: PreparedRequest, turn: ModelTurn, iterations: list[Json] | None
 ) -> dict[str, Any]:
-    body, message_id = ready.body, sim.new_id("msg_")
+    body = ready.body
+    message_id = sim.new_id("msg_")
     message: dict[str, Any] = {
         "id": message_id,
         "type": "message",
@@ -252,7 +263,8 @@ def _iteration(kind: str, turn: ModelTurn) -> Json:
 
 def _signed_block(sim: Simulator, ready: PreparedRequest, summary: str) -> Json:
     """The signed compaction block that can replace all messages of a request."""
-    messages, profile = ready.prompt.messages, ready.profile
+    messages = ready.prompt.messages
+    profile = ready.profile
     changes = _tool_changes(messages)
     spoken = [message for message in messages if not is_directive(message)]
     seal = SummarySeal(

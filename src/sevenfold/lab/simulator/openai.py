@@ -75,11 +75,15 @@ class OpenAiReply(Struct, frozen=True):
 
 def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     """Ask the brain for a reply; raises if the prompt is larger than the window."""
-    body, profile, blocks = request.body, request.profile, weigh(sim, request)
-    size, most = sum(block.tokens for block in blocks), request.max_tokens or profile.max_output
+    body = request.body
+    profile = request.profile
+    blocks = weigh(sim, request)
+    size = sum(block.tokens for block in blocks)
+    most = request.max_tokens or profile.max_output
     prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
     reply = sim.think(prompt)
-    most, room = min(most, profile.max_output), profile.window - size
+    most = min(most, profile.max_output)
+    room = profile.window - size
     output = limit(reply, request.stops, most, room, sim.scales.counter, profile.tokenizer)
     read = read_cache(sim, request, blocks)
     if (told := reply.usage) is not None:
@@ -92,7 +96,8 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
 
 def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
     """Weigh the blocks of a prompt; raises if they do not fit the window."""
-    scales, profile = sim.scales, request.profile
+    scales = sim.scales
+    profile = request.profile
     blocks = [scales.weigh(tool, profile.tokenizer, "tools") for tool in request.tools]
     for message in request.messages:
         extra = scales.counter.per_message
@@ -143,7 +148,8 @@ def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
         raise invalid(words, param=f"{where}.type", code="invalid_value")
     if nested:
-        tool, where = _required(tool, kind, where), f"{where}.{kind}"
+        tool = _required(tool, kind, where)
+        where = f"{where}.{kind}"
     if kind in CALL_INPUTS and not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
         raise invalid(
             f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
@@ -182,7 +188,8 @@ def unsupported_value(value: object, known: Iterable[str], param: str, code: str
 
 def tool_use(call_id: Any, kind: str, call: Json) -> Json:
     """Convert a tool call to a content block; input that is no JSON object is kept as text under its field's name."""
-    words, given = call.get(CALL_INPUTS[kind]), None
+    words = call.get(CALL_INPUTS[kind])
+    given = None
     if kind == "function":
         with suppress(msgspec.DecodeError):
             given = msgspec.json.decode(str(words or "{}"))

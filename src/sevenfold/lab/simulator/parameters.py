@@ -162,7 +162,8 @@ def check_parameters(body: Json, profile: Profile, features: ApiFeatures) -> Non
 
 
 def _check_max_tokens(body: Json, profile: Profile) -> None:
-    asked, most = body["max_tokens"], profile.max_output
+    asked = body["max_tokens"]
+    most = profile.max_output
     if asked < 0:
         raise invalid("max_tokens: Input should be greater than or equal to 0")
     if asked > most:

@@ -186,7 +186,8 @@ def _mismatch(check: ThinkingCheck, features: ApiFeatures) -> str:
 
 def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestPrompt) -> Salts:
     default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
-    thinking, output = body.get("thinking") or default, body.get("output_config") or {}
+    thinking = body.get("thinking") or default
+    output = body.get("output_config") or {}
     blocks = [one for item in prompt.items for one in (item.block, *inner_blocks(item.block))]
     settings = [
         body.get("tool_choice") or {"type": "auto"},
@@ -232,9 +233,11 @@ def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
             continue
         seal = binder.open(item.block["signature"], SummarySeal)
         if seal is None:
-            code, words = "signature_invalid", "`signature` does not verify."
+            code = "signature_invalid"
+            words = "`signature` does not verify."
         elif seal.content != digest(str(item.block.get("content")).encode()):
-            code, words = "content_mismatch", "`content` differs from the text its `signature` recorded."
+            code = "content_mismatch"
+            words = "`content` differs from the text its `signature` recorded."
         elif seal.changes != value_digest(item.block.get("tool_changes")):
             code = "tool_changes_mismatch"
             words = "`tool_changes` differs from what was returned with the block."

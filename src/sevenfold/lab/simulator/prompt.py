@@ -63,7 +63,8 @@ class RequestPrompt(Struct, frozen=True):
 def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     """Split a request body into parts, sized in tokens of one tokenizer generation."""
     messages: Sequence[Json] = body.get("messages") or ()
-    automatic, last = body.get("cache_control"), ""
+    automatic = body.get("cache_control")
+    last = ""
     if automatic is not None:
         last = last_markable(Prompt(messages, body.get("tools") or (), body.get("system") or ()))
 
@@ -88,7 +89,8 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     for one in placed(enumerate(messages)):
         if one.kind == "compaction" and one.block.get("content") is None:
             continue  # A failed summary replaces nothing.
-        message, opens = messages[one.message], scales.counter.per_message if one.index == 0 else 0
+        message = messages[one.message]
+        opens = scales.counter.per_message if one.index == 0 else 0
         role = tag = str(message["role"])
         if role == "system":
             tag = f"system {message.get('clear_at')} {message.get('output_config')}"
@@ -134,7 +136,8 @@ def apply_edits(
     """
     applied: list[Json] = []
     for edit in (config or {}).get("edits") or ():
-        before, report = items, dict[str, int]()
+        before = items
+        report = dict[str, int]()
         if edit["type"] == "clear_thinking_20251015":
             items, report = _clear_thinking(items, edit, profile)
         elif edit["type"] == "clear_tool_uses_20250919":
@@ -167,7 +170,10 @@ def _clear_tool_uses(
     gains: dict[str | None, int] = {}
     for part, less in zip(items, smaller, strict=True):
         gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - less.tokens
-    size, calls, targets, freed = head, dict[str, str](), list[str](), 0
+    size = head
+    calls = dict[str, str]()
+    targets = list[str]()
+    freed = 0
     for place, item in enumerate((*items, None)):
         # An earlier request ended before each assistant turn, so what each of them cleared can be recomputed.
         answered = item is not None and item.role == "assistant" and place > 0

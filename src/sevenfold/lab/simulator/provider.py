@@ -239,10 +239,8 @@ class Simulator:
         if not self.setup.any_model:
             return None
         # Local servers offer this API for any model, with the rules of Anthropic's older models.
-        rules, own = (
-            profiles.find("claude-sonnet-4-5"),
-            ("name", "model", "window", "max_output", "tokenizer"),
-        )
+        rules = profiles.find("claude-sonnet-4-5")
+        own = ("name", "model", "window", "max_output", "tokenizer")
         return replace(rules, known=False, prices=(), **{name: getattr(found, name) for name in own})
 
     def think(self, prompt: ModelPrompt) -> ModelReply:
@@ -320,8 +318,10 @@ def _anthropic_model(sim: Simulator, name: str, profile: Profile) -> dict[str, A
 
 
 def _capabilities(profile: Profile) -> dict[str, Any]:
-    no, modes = _can(False), profile.thinking.modes
-    effort, summarises = _can(profile.effort is not None), _can(profile.on_demand_compaction)
+    no = _can(False)
+    modes = profile.thinking.modes
+    effort = _can(profile.effort is not None)
+    summarises = _can(profile.on_demand_compaction)
     edits = {name: _can(name in profile.edits) for name in (CLEAR_TOOL_USES, CLEAR_THINKING)}
     edits[COMPACT] = _can(profile.threshold_compaction)
     return {

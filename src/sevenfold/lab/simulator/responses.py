@@ -69,7 +69,8 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     said = openai.ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
-    prompt, answer = read + said.prompt_tokens, written + said.output.tokens
+    prompt = read + said.prompt_tokens
+    answer = written + said.output.tokens
     spent = _usage(prompt, said.cached_tokens, answer, said.output.thinking_tokens)
     response = _response(sim, asked, items, spent, cut=cut)
     prompt_blocks = openai.weigh(sim, asked)

@@ -46,7 +46,8 @@ class HttpExchange:
     def __init__(self, sim: Simulator, request: Request, raw: bytes) -> None:
         self.sim = sim
         self.request = request
-        url, headers = request.url, dict(request.headers)
+        url = request.url
+        headers = dict(request.headers)
         arrived = Received(sim.clock.now(), request.method, url.path, url.query, headers, raw)
         self.received = sim.requests.add(arrived)
         self.fault: Fault | None = None
@@ -82,7 +83,8 @@ class HttpExchange:
     def json(self, body: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
         """Build a JSON answer; a fault may cut it short."""
         raw = msgspec.json.encode(body)
-        self.received.status, self.received.answer = status, body
+        self.received.status = status
+        self.received.answer = body
         if self.fault is not None and self.fault.kind == "truncated_body":
             raw = raw[: len(raw) // 2]
         return Response(raw, status, {**self.headers, **headers}, "application/json")
@@ -92,7 +94,8 @@ class HttpExchange:
         self.received.usage = whole["usage"]
         if events is None:
             return self.json(whole)
-        self.received.status, self.received.answer = 200, whole
+        self.received.status = 200
+        self.received.answer = whole
         return StreamingResponse(with_fault(events, self.fault), 200, self.headers, "text/event-stream")
 
 
@@ -148,7 +151,8 @@ async def _exchange(exchange: HttpExchange, endpoint: Endpoint, asks: bool) -> R
 
 
 def _check_key(exchange: HttpExchange) -> None:
-    headers, wanted = exchange.request.headers, exchange.sim.setup.api_key
+    headers = exchange.request.headers
+    wanted = exchange.sim.setup.api_key
     bearer = headers.get("authorization", "").removeprefix("Bearer ")
     given = headers.get("x-api-key") or bearer
     if given and wanted in (None, given):
@@ -196,13 +200,15 @@ def _json_problem(raw: bytes, error: Exception) -> str:
 
 
 def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
-    sim, headers = exchange.sim, exchange.request.headers
+    sim = exchange.sim
+    headers = exchange.request.headers
     version = headers.get("anthropic-version")
     if version is None:
         raise invalid("anthropic-version: header is required")
     if version not in VERSIONS:
         raise invalid(f'anthropic-version: "{version}" is not a valid version')
-    body, setup = _decode(exchange), sim.setup
+    body = _decode(exchange)
+    setup = sim.setup
     sent = ",".join(headers.getlist("anthropic-beta")).split(",")
     betas = frozenset(filter(None, map(str.strip, sent)))
     features = ApiFeatures(version, betas, counting, setup.pinned_edits, setup.extra_blocks)
@@ -246,7 +252,8 @@ def _openai(
     """Build the endpoint of an OpenAI API; without ``events`` it never streams."""
 
     async def endpoint(exchange: HttpExchange) -> Response:
-        sim, body = exchange.sim, _decode(exchange)
+        sim = exchange.sim
+        body = _decode(exchange)
         whole = await exchange.work(lambda: answer(sim, body))
         streamed = events(whole, body, sim.setup.chunk) if events and body.get("stream") else None
         return exchange.answer(whole, streamed)

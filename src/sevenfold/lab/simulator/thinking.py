@@ -164,12 +164,14 @@ class Binder:
         self, shown: str, tokens: int, at: Bindings, prompt: RequestPrompt, model: str
     ) -> tuple[str, Bindings]:
         """Sign new thinking, whose visible text is ``shown``; returns the signature and the bindings after it."""
-        run, prefix = at.run, at.prefixes[-1]
+        run = at.run
+        prefix = at.prefixes[-1]
         place = run.place + 1 if run.last else 0
         start = run.start if run.last else place
         text = digest(shown.encode())
         name = digest(prefix, text, place.to_bytes(4, "big"))
-        made, bulk = (model, self.organisation, prefix, *prompt.seals), bytes(BULK * tokens)
+        made = (model, self.organisation, prefix, *prompt.seals)
+        bulk = bytes(BULK * tokens)
         seal = ThoughtSeal(*made, text, name, run.last, place, start, tokens, bulk)
         return self.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
 

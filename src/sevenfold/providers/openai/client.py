@@ -158,7 +158,8 @@ class Responses(OpenAIProvider):
         return summary_reader(asked) if _wants_summary(asked) else ResponsesReader(asked)
 
 
-CHAT, RESPONSES = ChatCompletions(), Responses()
+CHAT = ChatCompletions()
+RESPONSES = Responses()
 
 
 class _OpenAIServer(SdkBase):
