@@ -115,10 +115,12 @@ class Made(Struct, frozen=True):
         return id_of(self.what)
 
 
+_CHANGING_THE_VIEW = (Offloaded, ShownResult, SentAsText, Pinned, Signed, Snip, Fold, Undone)
+
+
 def changes_view(what: OwnDecision) -> bool:
     """Whether the view must be rebuilt after this decision."""
-    changes = Offloaded | ShownResult | SentAsText | Pinned | Signed | Snip | Fold | Undone
-    return isinstance(what, changes) or (isinstance(what, Epoch) and what.drops_thinking)
+    return isinstance(what, _CHANGING_THE_VIEW) or (isinstance(what, Epoch) and what.drops_thinking)
 
 
 class Ledger:
@@ -131,70 +133,76 @@ class Ledger:
 
     def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
         """Add a decision; it was made at the current tip, so it holds."""
-        made = Made(seq, what)
+        decision = Made(seq, what)
         if isinstance(what, Epoch):
             again = chain.nodes.get(what.drops_thinking_before or "")
-            made = Made(seq, what, (chain.end_of(what.drops_thinking_after), again.seq if again else seq))
-        self.all.append(made)
-        self._holding.append(made)
+            decision = Made(
+                seq, what, (chain.end_of(what.drops_thinking_after), again.seq if again else seq)
+            )
+        self.all.append(decision)
+        self._holding.append(decision)
 
     def holding(self) -> list[Clearing | OwnDecision]:
         """The decisions that hold on the live branch, in order."""
-        return [made.what for made in self._holding]
+        return [decision.what for decision in self._holding]
 
     def settle(self, chain: Chain, leaf: str | None) -> set[str]:
         """Determine which decisions hold when ``leaf`` is the newest record; returns the ids of those undone."""
         lineage = chain.lineage(leaf) if self.all and leaf is not None else set()
-        self._holding = [made for made in self.all if self._holds(made, chain, lineage)]
+        self._holding = [decision for decision in self.all if self._holds(decision, chain, lineage)]
         return self._undone(None)
 
     def effects(self, seq: int | None = None, model: str = "") -> Effects:
         """What is hidden or replaced now that ``model`` answers; with ``seq``, as of before that record."""
         undone = self._undone(seq)
         model = model if seq is None else self._model(seq)
-        found = Effects()
-        for made in self._holding:
-            if made.id in undone or (seq is not None and made.seq >= seq):
+        effects = Effects()
+        for decision in self._holding:
+            if decision.id in undone or (seq is not None and decision.seq >= seq):
                 continue
-            match made.what:
+            match decision.what:
                 case Clearing(uuid=name, about=about):
-                    cleared = Replacement(name, PLACEHOLDER_CLEARED, made.seq)
+                    cleared = Replacement(name, PLACEHOLDER_CLEARED, decision.seq)
                     for call in about.compacted_tool_ids:
-                        found.results.setdefault(call, []).append(cleared)
-                    found.attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
+                        effects.results.setdefault(call, []).append(cleared)
+                    effects.attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
-                    offloaded = Replacement(name, preview, made.seq, words_only=True)
-                    found.results.setdefault(call, []).append(offloaded)
+                    offloaded = Replacement(name, preview, decision.seq, words_only=True)
+                    effects.results.setdefault(call, []).append(offloaded)
                 case ShownResult(id=name, tool_use_id=call, content=content):
-                    shown = Replacement(name, "", made.seq, content=content)
-                    found.results.setdefault(call, []).append(shown)
+                    shown = Replacement(name, "", decision.seq, content=content)
+                    effects.results.setdefault(call, []).append(shown)
                 case SentAsText(record=record, block=number, why=why):
-                    found.refused.setdefault(record, {})[number] = why
+                    effects.refused.setdefault(record, {})[number] = why
                 case Pinned(calls=calls, record=record):
-                    found.references = True
-                    found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
+                    effects.references = True
+                    effects.deletions = (
+                        {**effects.deletions, record: blocks.deletion(calls)} if calls else {}
+                    )
                 case Snip() | Fold() as span:
-                    found.spans.append(span)
+                    effects.spans.append(span)
                 case Signed(boundary=boundary, block=block, model=signer):
                     if not model or signer in ("", model):
-                        found.signed[boundary] = blocks.read(bytes(block))
+                        effects.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
-                    found.thinking.append(made.drops)
-        replaced = found.results or found.attachments or found.deletions or found.signed or found.refused
-        found.spans_only = not (replaced or found.thinking or found.references)
-        return found
+                    effects.thinking.append(decision.drops)
+        replaced = (
+            effects.results or effects.attachments or effects.deletions or effects.signed or effects.refused
+        )
+        effects.spans_only = not (replaced or effects.thinking or effects.references)
+        return effects
 
     def since(self, seq: int) -> list[Made]:
         """Decisions that hold and were made after this sequence number."""
-        return [made for made in self._holding if made.seq > seq]
+        return [decision for decision in self._holding if decision.seq > seq]
 
     def taken_back(self, chain: Chain) -> list[tuple[int, int]]:
         """Sequence numbers of the compactions undone or redone, each with that of the undo or redo."""
         spans = []
-        for made in self.all:
-            node = chain.nodes.get(made.what.decision) if isinstance(made.what, Undone) else None
+        for decision in self.all:
+            node = chain.nodes.get(decision.what.decision) if isinstance(decision.what, Undone) else None
             if node and isinstance(node.entry, Boundary):
-                spans.append((node.seq, made.seq))
+                spans.append((node.seq, decision.seq))
         return spans
 
     def prune(self, since: int, gone: Collection[str]) -> None:
@@ -202,45 +210,47 @@ class Ledger:
 
         Those kept from before ``since`` then always hold, although the records they depend on are forgotten.
         """
-        holding = {made.id for made in self._holding}
-        lost = {made.id for made in self.all if made.seq <= since or place_of(made.what) in gone}
-        self.all = [made for made in self.all if made.id not in lost - holding]
-        self._standing = {made.id for made in self.all if made.seq < since}
+        holding = {decision.id for decision in self._holding}
+        lost = {
+            decision.id for decision in self.all if decision.seq <= since or place_of(decision.what) in gone
+        }
+        self.all = [decision for decision in self.all if decision.id not in lost - holding]
+        self._standing = {decision.id for decision in self.all if decision.seq < since}
 
-    def _holds(self, made: Made, chain: Chain, lineage: set[str]) -> bool:
-        place = place_of(made.what)
-        if isinstance(made.what, Epoch) and made.what.reason in (ADOPTED, *OTHER_MODEL):
+    def _holds(self, decision: Made, chain: Chain, lineage: set[str]) -> bool:
+        place = place_of(decision.what)
+        if isinstance(decision.what, Epoch) and decision.what.reason in (ADOPTED, *OTHER_MODEL):
             # Reasoning of another model does not become readable because the user goes back to before the change.
             return True
-        if isinstance(made.what, SentAsText):
+        if isinstance(decision.what, SentAsText):
             return True  # nor does a provider take such a block then
-        if place is None or made.id in self._standing or not (chain.complete or place in chain):
+        if place is None or decision.id in self._standing or not (chain.complete or place in chain):
             return True
         return chain.resolve(place) in lineage
 
     def _model(self, seq: int) -> str:
         """The model of the epoch before ``seq``; empty if not known."""
-        for made in reversed(self.all):
-            if isinstance(made.what, Epoch) and made.seq < seq:
-                return made.what.model
+        for decision in reversed(self.all):
+            if isinstance(decision.what, Epoch) and decision.seq < seq:
+                return decision.what.model
         return ""
 
     def _undone(self, seq: int | None) -> set[str]:
         undone: set[str] = set()
-        for made in self._holding:
-            if isinstance(made.what, Undone) and (seq is None or made.seq < seq):
-                (undone.discard if made.what.redo else undone.add)(made.what.decision)
+        for decision in self._holding:
+            if isinstance(decision.what, Undone) and (seq is None or decision.seq < seq):
+                (undone.discard if decision.what.redo else undone.add)(decision.what.decision)
         return undone
 
 
-def id_of(made: Clearing | OwnDecision) -> str:
+def id_of(decision: Clearing | OwnDecision) -> str:
     """The id by which a decision can be undone."""
-    return made.uuid if isinstance(made, Clearing) else made.id
+    return decision.uuid if isinstance(decision, Clearing) else decision.id
 
 
-def place_of(made: Clearing | OwnDecision) -> str | None:
+def place_of(decision: Clearing | OwnDecision) -> str | None:
     """The record that was the newest when a decision was made."""
-    return made.uuid if isinstance(made, Clearing) else made.at
+    return decision.uuid if isinstance(decision, Clearing) else decision.at
 
 
 # -- applying them to records ----------------------------------------------------------------------
@@ -248,12 +258,12 @@ def place_of(made: Clearing | OwnDecision) -> str | None:
 
 def render(said: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, unless a span hides it."""
-    made = effects.signed.get(said.parent or "") if said.summary else None
-    if made is not None and not blocks.is_encrypted_summary(made):
-        return Item(said, seq, "assistant", (made,), total((made,)))
+    signed = effects.signed.get(said.parent or "") if said.summary else None
+    if signed is not None and not blocks.is_encrypted_summary(signed):
+        return Item(said, seq, "assistant", (signed,), total((signed,)))
     shown = _blocks(said, seq, effects)
-    if made is not None:
-        shown = (made, *shown)
+    if signed is not None:
+        shown = (signed, *shown)
     return Item(said, seq, said.role, shown, total(shown))
 
 
@@ -303,7 +313,7 @@ def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
 def trims(item: Item, effects: Effects) -> set[str]:
     """The decisions that replaced a tool result in this record."""
     replaced = (_replacement(block, item.seq, effects) for block in item.said.blocks)
-    return {one.decision for one in replaced if one}
+    return {replacement.decision for replacement in replaced if replacement}
 
 
 def _replacement(block: Block, seq: int, effects: Effects) -> Replacement | None:

@@ -80,12 +80,12 @@ def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
     everything: list[Finding] = []
     # A mask may reveal another secret. Every pass removes some of the text, so this ends.
     while findings := find(text, known):
-        parts = []
-        place = 0
-        for found in findings:
-            parts += [text[place : found.start], label(found.kind, found.digest)]
-            place = found.end
-        text = "".join([*parts, text[place:]])
+        pieces = []
+        position = 0
+        for finding in findings:
+            pieces += [text[position : finding.start], label(finding.kind, finding.digest)]
+            position = finding.end
+        text = "".join([*pieces, text[position:]])
         everything += findings
     return Redacted(text, tuple(everything))
 
@@ -97,19 +97,22 @@ def mask_text(text: str) -> str:
 
 def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
     """The secrets in a text, in order and without overlaps."""
-    found = [*_find(text), *_known(text, known)]
+    findings = [*_find(text), *_known(text, known)]
     if _COVER.search(text):
         bare = Uncovered(text, _COVER, _uncover)
-        found += [bare.finding(one) for one in (*_find(bare.text), *_known(bare.text, known))]
+        findings += [bare.finding(finding) for finding in (*_find(bare.text), *_known(bare.text, known))]
     if known.forms and _BREAK.search(text):
         joined = Uncovered(text, _BREAK, lambda _: "")
-        found += [joined.finding(one) for one in _known(joined.text, known)]
-    return _apart(found)
+        findings += [joined.finding(finding) for finding in _known(joined.text, known)]
+    return _apart(findings)
 
 
 def _known(text: str, known: KnownSecrets) -> list[Finding]:
-    found = places(text, known.forms)
-    return [Finding(KNOWN, digest(known.forms[form]), at, at + len(form)) for at, form in found]
+    positions = places(text, known.forms)
+    return [
+        Finding(KNOWN, digest(known.forms[form]), position, position + len(form))
+        for position, form in positions
+    ]
 
 
 class Uncovered:
@@ -120,18 +123,18 @@ class Uncovered:
     ) -> None:
         self._covered = text
         self._pattern = pattern
-        parts: list[str] = []
+        pieces: list[str] = []
         self._here = [0]
         self._there = [0]
         length = end = 0
-        for part in pattern.finditer(text):
-            plain = text[end : part.start()]
-            parts += [plain, meaning(part)]
-            length += len(plain) + len(parts[-1])
-            end = part.end()
+        for cover in pattern.finditer(text):
+            plain = text[end : cover.start()]
+            pieces += [plain, meaning(cover)]
+            length += len(plain) + len(pieces[-1])
+            end = cover.end()
             self._here.append(length)
             self._there.append(end)
-        self.text = "".join([*parts, text[end:]])
+        self.text = "".join([*pieces, text[end:]])
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The original positions of a non-empty span of the new text."""
@@ -139,9 +142,9 @@ class Uncovered:
         covered = self._pattern.match(self._covered, last)
         return self._place(start), covered.end() if covered else last + 1
 
-    def finding(self, one: Finding) -> Finding:
+    def finding(self, shifted: Finding) -> Finding:
         """A finding in the new text, with its original positions."""
-        return Finding(one.kind, one.digest, *self.span(one.start, one.end))
+        return Finding(shifted.kind, shifted.digest, *self.span(shifted.start, shifted.end))
 
     def _place(self, at: int) -> int:
         mark = bisect_right(self._here, at) - 1
@@ -160,33 +163,36 @@ def _find(text: str) -> list[Finding]:
         lower = text.translate(_LOWER)
     table = patterns()
     hints = [*_names(text), *places(text, table.literals), *places(lower, table.contexts)]
-    found = _apart([one for start, hint in hints if (one := _at(text, start, hint))])
-    return [Finding(one.kind, digest(text[one.start : one.end]), one.start, one.end) for one in found]
+    findings = _apart([finding for start, hint in hints if (finding := _at(text, start, hint))])
+    return [
+        Finding(finding.kind, digest(text[finding.start : finding.end]), finding.start, finding.end)
+        for finding in findings
+    ]
 
 
-def _apart(found: Sequence[Finding]) -> list[Finding]:
+def _apart(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without overlaps: formats win over contexts, and within each, longer findings over shorter."""
     first = patterns().format_kinds | _BEFORE_CONTEXTS
-    formats = _longest(one for one in found if one.kind in first)
-    ends = [0, *(one.end for one in formats), sys.maxsize]
-    starts = [*(one.start for one in formats), sys.maxsize]
-    others = _longest(one for one in found if one.kind not in first)
+    formats = _longest(finding for finding in findings if finding.kind in first)
+    ends = [0, *(finding.end for finding in formats), sys.maxsize]
+    starts = [*(finding.start for finding in formats), sys.maxsize]
+    by_context = _longest(finding for finding in findings if finding.kind not in first)
     free = [
-        one
-        for one in others
-        if ends[at := bisect_right(ends, one.start) - 1] <= one.start and one.end <= starts[at]
+        finding
+        for finding in by_context
+        if ends[at := bisect_right(ends, finding.start) - 1] <= finding.start and finding.end <= starts[at]
     ]
-    return sorted([*formats, *free], key=lambda one: one.start)
+    return sorted([*formats, *free], key=lambda finding: finding.start)
 
 
-def _longest(found: Iterable[Finding]) -> list[Finding]:
-    kept: list[Finding] = []
-    for one in sorted(found, key=lambda one: (one.start, -one.end)):
-        if not kept or kept[-1].end <= one.start:
-            kept.append(one)
-        elif one.end - one.start > kept[-1].end - kept[-1].start:
-            kept[-1] = one
-    return kept
+def _longest(findings: Iterable[Finding]) -> list[Finding]:
+    chosen: list[Finding] = []
+    for finding in sorted(findings, key=lambda finding: (finding.start, -finding.end)):
+        if not chosen or chosen[-1].end <= finding.start:
+            chosen.append(finding)
+        elif finding.end - finding.start > chosen[-1].end - chosen[-1].start:
+            chosen[-1] = finding
+    return chosen
 
 
 def digest(secret: str) -> str:
@@ -215,21 +221,21 @@ def _names(text: str) -> Iterator[tuple[int, str]]:
 def _at(text: str, start: int, hint: str) -> Finding | None:
     """The secret whose hint is at ``start``, without its digest; None if there is none."""
     rule = patterns().by_hint[hint]
-    rest = rule.rest.match(text, start + len(hint))
-    if rest is None:
+    remainder = rule.rest.match(text, start + len(hint))
+    if remainder is None:
         return None
     inside = (rule.begins_word or rule.at_edge) and start and _WORD_BEFORE.match(text, start - 1)
-    if inside and (rule.begins_word or _DATA.match(text, rest.end())):
+    if inside and (rule.begins_word or _DATA.match(text, remainder.end())):
         return None
     first = start
-    end = rest.end()
+    end = remainder.end()
     if rule.before is not None:
         preceding = rule.before.search(text, max(0, start - _LONGEST_BEFORE), start)
         if preceding is None:
             return None
         first = preceding.start()
     elif "secret" in rule.rest.groupindex:
-        first, end = rest.span("secret")
+        first, end = remainder.span("secret")
     looked_at = end if rule.many_lines else min(end, first + _ENOUGH)
     return Finding(rule.kind, "", first, end) if rule.is_real(text[first:looked_at]) else None
 
@@ -274,9 +280,9 @@ class MaskedStream:
 
     def end(self) -> bytes:
         """The rest of the output, masked."""
-        left = self._left
+        held_back = self._left
         self._left = b""
-        return mask_bytes(left, self._known)
+        return mask_bytes(held_back, self._known)
 
 
 def mask_bytes(raw: bytes, known: KnownSecrets = NONE_KNOWN) -> bytes:
@@ -318,7 +324,7 @@ def mask_json(raw: bytes, known: KnownSecrets = NONE_KNOWN, *, whole: bool = Fal
     try:
         masked = walk.value(raw.strip())
     except RecursionError:
-        masked = _STRING.sub(lambda found: walk.text(found[0]), raw)
+        masked = _STRING.sub(lambda string: walk.text(string[0]), raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         plain = mask(raw.decode(errors="surrogateescape"), known)
         return MaskedJson(plain.text.encode(errors="surrogateescape"), plain.findings)
@@ -329,8 +335,8 @@ def mask_blocks(content: Sequence[Block], known: KnownSecrets = NONE_KNOWN) -> M
     """Blocks with their texts masked, except the model's own; a block without a secret stays the same object."""
     masked = [(block, mask_json(block.raw, known)) for block in content]
     return MaskedBlocks(
-        [Block(block.kind, one.raw, block.id) if one.findings else block for block, one in masked],
-        tuple(found for _, one in masked for found in one.findings),
+        [Block(block.kind, result.raw, block.id) if result.findings else block for block, result in masked],
+        tuple(finding for _, result in masked for finding in result.findings),
     )
 
 
@@ -350,9 +356,9 @@ class _Walk:
             case b"{":
                 return self._object(raw, names)
             case b"[":
-                parts = [bytes(part) for part in _items.decode(raw)]
-                masked = [self.value(part) for part in parts]
-                return raw if masked == parts else b"[" + b",".join(masked) + b"]"
+                items = [bytes(item) for item in _items.decode(raw)]
+                masked = [self.value(item) for item in items]
+                return raw if masked == items else b"[" + b",".join(masked) + b"]"
             case _:
                 return raw
 

@@ -78,13 +78,13 @@ class Message(Struct, frozen=True, gc=False):
 
 def pieces_of(messages: Iterable[Message]) -> list[bytes]:
     """The bytes of several messages as a list in a request, in pieces to be joined."""
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     for message in messages:
         opening, closing = _ENDS[message.role]
-        found += (opening, message.content, closing)
-    if found:
-        found[-1] = found[-1][:-1]
-    return found
+        pieces += (opening, message.content, closing)
+    if pieces:
+        pieces[-1] = pieces[-1][:-1]
+    return pieces
 
 
 class _Draft(Struct, gc=False):
@@ -220,7 +220,7 @@ class Wire:
             draft = self._speak(number, key, parts)
             draft.calls = (*draft.calls, first.id)
             return draft
-        kept: list[Block] = []
+        new_blocks: list[Block] = []
         calls: dict[str, None] = {}
         repairs: list[Repair] = []
         server = False
@@ -232,8 +232,8 @@ class Wire:
                 calls[block.id] = None
             elif block.kind in SERVER_CALLS or block.kind.endswith("_tool_result"):
                 server = True
-            kept.append(block)
-        draft = self._speak(number, key, kept) if kept else self._drafts[-1]
+            new_blocks.append(block)
+        draft = self._speak(number, key, new_blocks) if new_blocks else self._drafts[-1]
         self._calls.update(calls)
         draft.calls = (*draft.calls, *calls)
         draft.repairs = (*draft.repairs, *repairs)
@@ -332,54 +332,56 @@ class Wire:
         calls = self._drafts[end - 1].calls
         talks = any(block.kind != "tool_result" or block.id not in calls for block in spoken)
         gone = open_server_calls(answer) if talks else set[str]()
-        asked = {block.id for block in answer if block.kind in SERVER_CALLS}
-        kept = list[Block]()
+        made_calls = {block.id for block in answer if block.kind in SERVER_CALLS}
+        sent = list[Block]()
         repairs = list[Repair]()
         for block in self._drafts[index].blocks:
             if block.kind in SERVER_CALLS and block.id in gone:
                 repairs.append(Repair("unanswered_call", block.id))
-            elif _answers_server(block) and (call := read_field(block.raw, "tool_use_id")) not in asked:
+            elif (
+                _answers_server(block) and (call := read_field(block.raw, "tool_use_id")) not in made_calls
+            ):
                 repairs.append(Repair("orphan_result", call))
             else:
-                kept.append(block)
-        return kept or [blocks.text(NO_RESULT)], repairs
+                sent.append(block)
+        return sent or [blocks.text(NO_RESULT)], repairs
 
 
-def _without_sealed_reasoning(parts: Sequence[Block]) -> Sequence[Block]:
-    for part in parts:
-        if is_sealed_reasoning(part):
-            return [part for part in parts if not is_sealed_reasoning(part)]
-    return parts
+def _without_sealed_reasoning(content: Sequence[Block]) -> Sequence[Block]:
+    for block in content:
+        if is_sealed_reasoning(block):
+            return [block for block in content if not is_sealed_reasoning(block)]
+    return content
 
 
 def _sendable(
-    role: str, parts: Sequence[Block], new_kinds: Sequence[str]
+    role: str, content: Sequence[Block], new_kinds: Sequence[str]
 ) -> tuple[Sequence[Block], list[Repair]]:
     """The blocks as a provider takes them, and the repairs that took; usually the same blocks, and none."""
     if role in PLAIN:
         is_plain = PLAIN[role].match
-        for part in parts:
-            if is_plain(part.raw) is None:
+        for block in content:
+            if is_plain(block.raw) is None:
                 break
         else:
-            return parts, []
+            return content, []
     sound: list[Block] = []
     repairs: list[Repair] = []
-    for part in parts:
-        replacement = sendable(role, part, new_kinds)
-        if replacement is not part:
-            repairs.append(Repair("unsendable", part.id or part.kind))
+    for block in content:
+        replacement = sendable(role, block, new_kinds)
+        if replacement is not block:
+            repairs.append(Repair("unsendable", block.id or block.kind))
         if replacement is not None:
             sound.append(replacement)
-    return (sound, repairs) if repairs else (parts, repairs)
+    return (sound, repairs) if repairs else (content, repairs)
 
 
-def open_server_calls(parts: Sequence[Block]) -> set[str]:
+def open_server_calls(content: Sequence[Block]) -> set[str]:
     """Calls of the provider's own tools that have no result in the same answer."""
-    if not any(block.kind in SERVER_CALLS for block in parts):
+    if not any(block.kind in SERVER_CALLS for block in content):
         return set()
-    answered = {read_field(block.raw, "tool_use_id") for block in parts if _answers_server(block)}
-    return {block.id for block in parts if block.kind in SERVER_CALLS} - answered
+    answered = {read_field(block.raw, "tool_use_id") for block in content if _answers_server(block)}
+    return {block.id for block in content if block.kind in SERVER_CALLS} - answered
 
 
 def _answers_server(block: Block) -> bool:
@@ -387,33 +389,33 @@ def _answers_server(block: Block) -> bool:
 
 
 def _answered(
-    said: Sequence[Block], before: _Draft | None, closing: bool
+    content: Sequence[Block], answer: _Draft | None, closing: bool
 ) -> tuple[Sequence[Block], list[Repair]]:
-    """A user message as servers accept it: results first, one for each call ``before`` it, then the rest."""
-    calls = before.calls if before else ()
-    if len(said) == 1 == len(calls) and said[0].kind == "tool_result" and said[0].id == calls[0]:
-        return said, []
-    given = tuple([block.id if block.kind == "tool_result" else "" for block in said])
-    if given == calls or not (calls or any(given)):
-        return said, []
-    asked = dict.fromkeys(calls)
+    """A user message as servers accept it: results first, one for each call ``answer`` it, then the rest."""
+    calls = answer.calls if answer else ()
+    if len(content) == 1 == len(calls) and content[0].kind == "tool_result" and content[0].id == calls[0]:
+        return content, []
+    result_ids = tuple([block.id if block.kind == "tool_result" else "" for block in content])
+    if result_ids == calls or not (calls or any(result_ids)):
+        return content, []
+    waiting = dict.fromkeys(calls)
     results: dict[str, Block] = {}
-    rest: list[Block] = []
+    other_blocks: list[Block] = []
     repairs: list[Repair] = []
-    for block in said:
+    for block in content:
         if block.kind != "tool_result":
-            rest.append(block)
+            other_blocks.append(block)
         elif block.id in results:
             repairs.append(Repair("second_result", block.id))
-        elif block.id in asked:
+        elif block.id in waiting:
             results[block.id] = block
         else:
             repairs.append(Repair("orphan_result", block.id))
-            rest.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
-    missing = [call for call in asked if call not in results]
-    if before and missing and (closing or rest or not said):
-        toolsets = {block.id: blocks.toolset_of(block) for block in before.blocks}
+            other_blocks.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
+    missing = [call for call in waiting if call not in results]
+    if answer and missing and (closing or other_blocks or not content):
+        toolsets = {block.id: blocks.toolset_of(block) for block in answer.blocks}
         for call in missing:
             results[call] = blocks.result(call, NO_RESULT, is_error=True, toolset=toolsets[call])
             repairs.append(Repair("unanswered_call", call))
-    return [*results.values(), *rest], repairs
+    return [*results.values(), *other_blocks], repairs
