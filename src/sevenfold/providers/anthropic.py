@@ -65,12 +65,12 @@ class Messages(SdkProvider):
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""
         fields = super().arguments(put)
-        given = {name: raw for name, raw in fields.items() if name in PARAMETERS}
+        parameters = {name: raw for name, raw in fields.items() if name in PARAMETERS}
         if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
-            given["extra_body"] = Raw(msgspec.json.encode(extra))
+            parameters["extra_body"] = Raw(msgspec.json.encode(extra))
         if put.headers:
-            given["extra_headers"] = Raw(msgspec.json.encode(put.headers))
-        return given
+            parameters["extra_headers"] = Raw(msgspec.json.encode(put.headers))
+        return parameters
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a message with an id and content or, with ``event``, the event that begins one."""

@@ -139,7 +139,9 @@ def _class_of(report: ErrorReport) -> type[ModelError]:
     if status == 404 and report.code not in _BY_SIGN:
         return _not_found(report)
     signs = (report.code, status or "", report.kind)
-    named = next((_BY_SIGN[one] for one in signs if one in _BY_SIGN), None) or _by_wording(report.message)
+    named = next((_BY_SIGN[sign] for sign in signs if sign in _BY_SIGN), None) or _by_wording(
+        report.message
+    )
     if named is not None:
         return named
     blamed = report.kind == "invalid_request_error" if status is None else status < 500
@@ -163,11 +165,11 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
     """The tokens of the prompt, and the most it may have next to the room for the answer."""
     if report.used is not None and report.limit is not None:
         return report.used, report.limit
-    found = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
-    told = found.groupdict() if found else {}
-    used = told.get("used") or told.get("prompt")
-    output = told.get("output") or told.get("room") or 0
-    return (int(used), int(told["limit"]) - int(output)) if used else (None, None)
+    overflow = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
+    counts = overflow.groupdict() if overflow else {}
+    used = counts.get("used") or counts.get("prompt")
+    output = counts.get("output") or counts.get("room") or 0
+    return (int(used), int(counts["limit"]) - int(output)) if used else (None, None)
 
 
 def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:

@@ -51,9 +51,9 @@ class HttpClient:
         self._http: Client | None = None
         self._lock = threading.Lock()
 
-    def get(self, path: str, **given: Any) -> Response:
+    def get(self, path: str, **options: Any) -> Response:
         """Send a GET request to a path or a full URL; returns the complete response."""
-        return self.post(path, method="GET", **given)
+        return self.post(path, method="GET", **options)
 
     def post(
         self,
@@ -70,12 +70,16 @@ class HttpClient:
 
         Raises `ErrorAnswer` for an error status, and httpx2's errors for a failed connection.
         """
-        asked: dict[str, Any] = {"headers": {**self._headers, **options.get("headers", {})}}
-        asked["content"] = msgspec.json.encode(body) if content is None and body is not None else content
+        arguments: dict[str, Any] = {"headers": {**self._headers, **options.get("headers", {})}}
+        arguments["content"] = (
+            msgspec.json.encode(body) if content is None and body is not None else content
+        )
         if "timeout" in options:
-            asked["timeout"] = options["timeout"]
+            arguments["timeout"] = options["timeout"]
         retries: int = options.get("max_retries", self._max_retries)
-        response = self._send(method, path if "://" in path else f"{self.base_url}{path}", asked, retries)
+        response = self._send(
+            method, path if "://" in path else f"{self.base_url}{path}", arguments, retries
+        )
         if not stream:
             response.read()
         return response
@@ -86,27 +90,27 @@ class HttpClient:
             if self._http is not None:
                 self._http.close()
 
-    def _send(self, method: str, url: str, asked: Mapping[str, Any], retries: int) -> Response:
+    def _send(self, method: str, url: str, arguments: Mapping[str, Any], retries: int) -> Response:
         from httpx2 import TransportError  # takes a tenth of a second: longer than all other imports here
 
         http = self._opened()
-        for taken in range(retries + 1):
-            told: float | None = None
+        for retry in range(retries + 1):
+            wish: float | None = None
             try:
-                response = http.send(http.build_request(method, url, **asked), stream=True)
+                response = http.send(http.build_request(method, url, **arguments), stream=True)
             except TransportError:
-                if taken == retries:
+                if retry == retries:
                     raise
             else:
                 if response.is_success:
                     return response
-                told = retry_after(response.headers)
-                if taken == retries or not _may_repeat(response, told):
+                wish = retry_after(response.headers)
+                if retry == retries or not _may_repeat(response, wish):
                     raise _refusal(response)
                 response.close()
             # Random, so that clients that were refused together do not all come back together.
-            wait = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
-            time.sleep(told if told and told > 0 else wait)
+            wait = min(FIRST_WAIT * 2**retry, LONGEST_WAIT) * random.uniform(0.75, 1)
+            time.sleep(wish if wish and wish > 0 else wait)
         raise AssertionError("unreachable")
 
     def _opened(self) -> Client:
@@ -116,8 +120,8 @@ class HttpClient:
             if self._http is None:
                 timeout = Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
                 limits = Limits(max_connections=1_000, max_keepalive_connections=100)
-                given: dict[str, Any] = {"timeout": timeout, "limits": limits, "follow_redirects": True}
-                self._http = Client(**given | self._options)
+                options: dict[str, Any] = {"timeout": timeout, "limits": limits, "follow_redirects": True}
+                self._http = Client(**options | self._options)
             return self._http
 
 

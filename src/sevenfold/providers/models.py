@@ -83,16 +83,16 @@ class Listings:
 
     def profile(self, model: str, address: str, client: Any) -> Profile:
         """The profile of a model at this address; waits briefly for the server if the model is unknown."""
-        found = find(model)
+        profile = find(model)
         if not self._on:
-            return found
-        listing, _ = self.last(address, found.model) or (None, 0.0)
+            return profile
+        listing, _ = self.last(address, profile.model) or (None, 0.0)
         # A local server may have been restarted with another window, so its stored listing is not enough.
-        if not found.known and (listing is None or is_local(address)) and isinstance(client, Lister):
-            listing = self._ask(client, found.model, WAIT_SECONDS) or listing
+        if not profile.known and (listing is None or is_local(address)) and isinstance(client, Lister):
+            listing = self._ask(client, profile.model, WAIT_SECONDS) or listing
         else:
-            self.refresh(found.model, client)
-        return found if listing is None else found.listed(listing)
+            self.refresh(profile.model, client)
+        return profile if listing is None else profile.listed(listing)
 
     def refresh(self, model: str, client: Any) -> None:
         """Query the server in the background, for the next session, if the listing is old or missing."""
@@ -104,8 +104,8 @@ class Listings:
 
     def last(self, address: str, model: str) -> tuple[Listing, float] | None:
         """The last listing from the server at this address, and its time; None if there is none."""
-        found = self._kept().get(f"{address} {model}")
-        return (found.listing, found.at) if found else None
+        copy = self._kept().get(f"{address} {model}")
+        return (copy.listing, copy.at) if copy else None
 
     def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
         """Store a listing; if it cannot be written, the next session queries the server again."""
@@ -146,15 +146,22 @@ def read_listing(raw: bytes, model: str) -> Listing | None:
     """Parse a server's answer, one entry or a list; None if this model is not in it."""
     body = msgspec.json.decode(raw)
     listed = body.get("data", [body]) if isinstance(body, dict) else []
-    entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
+    entry = next(
+        (
+            listed_model
+            for listed_model in listed
+            if isinstance(listed_model, dict) and listed_model.get("id") == model
+        ),
+        None,
+    )
     if entry is None:
         return None
     capabilities = entry.get("capabilities")
-    said = capabilities if isinstance(capabilities, dict) else {}
+    abilities = capabilities if isinstance(capabilities, dict) else {}
     return Listing(
         _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx",)),
         _count(entry, ANSWERS),
-        {name: said[name] for name in ABILITIES if name in said},
+        {name: abilities[name] for name in ABILITIES if name in abilities},
     )
 
 
@@ -170,8 +177,8 @@ def running_window(model: str, fetch: Fetch) -> int | None:
     """
     for ask in (_ollama, _llama_cpp, _lm_studio):
         try:
-            if (found := ask(model, fetch)) is not None:
-                return found
+            if (window := ask(model, fetch)) is not None:
+                return window
         except Exception:  # noqa: BLE001 (another server answers in another way: none of it may reach the session)
             continue
     return None
@@ -180,8 +187,10 @@ def running_window(model: str, fetch: Fetch) -> int | None:
 def _ollama(model: str, fetch: Fetch) -> int | None:
     """The window of the loaded model, or the one set in its file; what an unloaded model will get is unknown."""
     wanted = model if ":" in model else f"{model}:latest"
-    for one in _decoded(fetch("/api/ps", None)).get("models") or ():
-        if wanted in (one.get("name"), one.get("model")) and (size := _count(one, ("context_length",))):
+    for running in _decoded(fetch("/api/ps", None)).get("models") or ():
+        if wanted in (running.get("name"), running.get("model")) and (
+            size := _count(running, ("context_length",))
+        ):
             return size
     shown = _decoded(fetch("/api/show", {"model": model}))
     written = _NUM_CTX.search(str(shown.get("parameters") or ""))
@@ -196,8 +205,8 @@ def _llama_cpp(model: str, fetch: Fetch) -> int | None:
 
 def _lm_studio(model: str, fetch: Fetch) -> int | None:
     listed = _decoded(fetch("/api/v0/models", None)).get("data") or ()
-    found = [_count(one, ("loaded_context_length",)) for one in listed if one.get("id") == model]
-    return next(filter(None, found), None)
+    sizes = [_count(loaded, ("loaded_context_length",)) for loaded in listed if loaded.get("id") == model]
+    return next(filter(None, sizes), None)
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:

@@ -80,21 +80,23 @@ class Script:
 
     def answer(self, call: Call) -> Reply:
         """The answer to a call."""
-        asked = msgspec.json.decode(call.body)
-        said = self._said(call, asked)
+        request_fields = msgspec.json.decode(call.body)
+        step = self._said(call, request_fields)
         seed = sha256(call.body).hexdigest()[:24]
-        found: list[Block] = []
-        for block in [blocks.text(said)] if isinstance(said, str) else said:
-            found.append(self._signed(asked, found, _named(block, f"toolu_{seed}_{len(found)}")))
-        kinds = {block.kind for block in found}
+        answer: list[Block] = []
+        for block in [blocks.text(step)] if isinstance(step, str) else step:
+            answer.append(
+                self._signed(request_fields, answer, _named(block, f"toolu_{seed}_{len(answer)}"))
+            )
+        kinds = {block.kind for block in answer}
         request = _request.decode(call.body)
         stop = next((kind for kind in ("tool_use", "compaction") if kind in kinds), "end_turn")
-        return Reply(Answer(f"msg_{seed}", request.model, tuple(found), _usage(request, found), stop))
+        return Reply(Answer(f"msg_{seed}", request.model, tuple(answer), _usage(request, answer), stop))
 
-    def _said(self, call: Call, asked: Json) -> Said:
+    def _said(self, call: Call, request_fields: Json) -> Said:
         kind = call.source.partition(":")[0]
         if kind in self._jobs:
-            return self._jobs[kind](asked)
+            return self._jobs[kind](request_fields)
         if not self.unused:
             raise RequestRefused(
                 f"The offline model's script has {len(self._steps)} steps, and this is request "
@@ -102,14 +104,14 @@ class Script:
             )
         step = self._steps[self.played]
         self.played += 1
-        return step(asked) if callable(step) else step
+        return step(request_fields) if callable(step) else step
 
-    def _signed(self, asked: Json, before: Sequence[Block], block: Block) -> Block:
+    def _signed(self, request_fields: Json, answer: Sequence[Block], block: Block) -> Block:
         if self._sign is None or block.kind not in blocks.THINKING:
             return block
         fields = msgspec.json.decode(block.raw, type=dict[str, Raw])
         field = "signature" if block.kind == "thinking" else "data"
-        fields[field] = Raw(encode_json(self._sign(asked, before, block)))
+        fields[field] = Raw(encode_json(self._sign(request_fields, answer, block)))
         return blocks.read(encode_json(fields))
 
 
@@ -191,24 +193,24 @@ def _words(request: Json) -> list[str]:
 
 
 def _heard(request: Json) -> str:
-    words = _words(request)
+    texts = _words(request)
     # Text from a program is in a tag, next to the user's words.
-    words = [one for one in words if not _TAGGED.match(one)] or words
-    return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
+    texts = [text for text in texts if not _TAGGED.match(text)] or texts
+    return f"({NAME}) You said: {texts[-1] if texts else 'nothing in words'}"
 
 
-def _named(said: Json | Block, name: str) -> Block:
+def _named(block: Json | Block, name: str) -> Block:
     """The block itself, or JSON as a block, with an id for a tool call and a signature for thinking if missing."""
-    if isinstance(said, Block):
-        return said
-    if said["type"] == "tool_use" and "id" not in said:
-        said = {"type": "tool_use", "id": name, **said}
-    if said["type"] == "thinking" and "signature" not in said:
-        said = {**said, "signature": ""}
-    return blocks.read(encode_json(said))
+    if isinstance(block, Block):
+        return block
+    if block["type"] == "tool_use" and "id" not in block:
+        block = {"type": "tool_use", "id": name, **block}
+    if block["type"] == "thinking" and "signature" not in block:
+        block = {**block, "signature": ""}
+    return blocks.read(encode_json(block))
 
 
-def _usage(request: _Request, said: Sequence[Block]) -> Raw:
+def _usage(request: _Request, answer: Sequence[Block]) -> Raw:
     """Estimated counts: there is no tokenizer here, and nothing is cached."""
     estimator = Estimator.of(profiles.find(request.model).tokenizer)
     shown = weight.opening(bytes(request.system), bytes(request.tools))
@@ -218,7 +220,7 @@ def _usage(request: _Request, said: Sequence[Block]) -> Raw:
         shown += weight.total(held)
     counts = {
         "input_tokens": max(1, round(estimator.tokens(shown))),
-        "output_tokens": max(1, round(estimator.tokens(weight.total(said)))),
+        "output_tokens": max(1, round(estimator.tokens(weight.total(answer)))),
         "service_tier": OFFLINE,
     }
     return Raw(encode_json(counts))

@@ -46,7 +46,7 @@ def providers() -> tuple[Provider, ...]:
 def wires() -> tuple[str, ...]:
     """The names of the APIs for which a session's requests can be built."""
     _load_plugins()
-    return tuple(one.name for one in _providers)
+    return tuple(provider.name for provider in _providers)
 
 
 def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
@@ -120,7 +120,7 @@ def address_for(model: str, wire: str | None = None) -> str:
 
 def claiming(fields: Fields, *, event: bool) -> Provider | None:
     """The provider to which this answer belongs (with ``event``, this first event of a stream); None if unknown."""
-    return next((one for one in _providers if one.claims(fields, event=event)), None)
+    return next((provider for provider in _providers if provider.claims(fields, event=event)), None)
 
 
 def error_of(error: Exception, profile: Profile) -> ModelError | None:
@@ -129,16 +129,16 @@ def error_of(error: Exception, profile: Profile) -> ModelError | None:
         return error
     # The model's own provider first: several may share a transport, and the error text names the provider.
     for provider in sorted(_providers, key=lambda one: not one.serves(profile)):
-        if (found := provider.error(error, profile.model)) is not None:
-            return found
+        if (ours := provider.error(error, profile.model)) is not None:
+            return ours
     return None
 
 
 def _recognised(client: object) -> list[Provider]:
     """The providers that know this client; those of other packages are looked for if none of ours does."""
-    known = [provider for provider in _providers if provider.recognises(client)]
-    if known or _asks(client):
-        return known
+    recognising = [provider for provider in _providers if provider.recognises(client)]
+    if recognising or _asks(client):
+        return recognising
     _load_plugins()
     return [provider for provider in _providers if provider.recognises(client)]
 
@@ -154,8 +154,10 @@ def _candidates(model: str, wire: str | None) -> list[Provider]:
 def _serves(model: str) -> bool:
     """Whether the model is ours, or one that a registered provider asks for."""
     profile = find(model)
-    others = (provider for provider in _providers if provider not in _BUILT_IN)
-    return profile.known or model == OFFLINE.name or any(provider.serves(profile) for provider in others)
+    registered = (provider for provider in _providers if provider not in _BUILT_IN)
+    return (
+        profile.known or model == OFFLINE.name or any(provider.serves(profile) for provider in registered)
+    )
 
 
 def _load_plugins() -> None:
@@ -167,20 +169,20 @@ def _load_plugins() -> None:
         provider = _made(plugin)
         if provider is None:
             continue
-        if any(known.name == provider.name for known in _providers):
+        if any(loaded.name == provider.name for loaded in _providers):
             plugin.warn(f"there is a provider of the name {provider.name!r} already")
             continue
-        place = next((at for at, known in enumerate(_providers) if known in _BUILT_IN), 0)
-        _providers.insert(place, provider)
+        index = next((number for number, loaded in enumerate(_providers) if loaded in _BUILT_IN), 0)
+        _providers.insert(index, provider)
 
 
 def _made(plugin: Plugin) -> Provider | None:
     """The provider that a plugin names or makes; None, and a warning, if it is none."""
-    made = plugin.load()
-    if made is None:
+    named = plugin.load()
+    if named is None:
         return None
     try:
-        provider = made if isinstance(made, Provider) else made()
+        provider = named if isinstance(named, Provider) else named()
     except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
         plugin.warn(f"{type(error).__name__}: {error}")
         return None
@@ -196,15 +198,15 @@ def _answering(model: str, wire: str | None, jobs: Mapping[str, Job] = {}) -> Pr
     return chosen if configured else Offline(jobs)
 
 
-def _recognising(given: Any, wire: str | None) -> Provider:
-    known = _recognised(given)
-    if not known:
+def _recognising(client: Any, wire: str | None) -> Provider:
+    recognising = _recognised(client)
+    if not recognising:
         raise InputError(
-            f"a {type(given).__name__} cannot be asked; give a client of the anthropic or openai package, "
+            f"a {type(client).__name__} cannot be asked; give a client of the anthropic or openai package, "
             "or one of ours"
         )
-    return next((one for one in known if one.name == wire), known[0])
+    return next((provider for provider in recognising if provider.name == wire), recognising[0])
 
 
-def _asks(given: Any) -> bool:
-    return callable(getattr(given, "ask", None))
+def _asks(client: Any) -> bool:
+    return callable(getattr(client, "ask", None))

@@ -94,13 +94,13 @@ class SdkProvider(Provider):
     def recognises(self, client: object) -> bool:
         """Whether it is a client of the SDK, or one of ours that supports this API."""
         if isinstance(client, SdkBase):
-            return any(one.name == self.name for one in client.speaks)
+            return any(provider.name == self.name for provider in client.speaks)
         return is_of(client, (self.vendor.sdk,))
 
     def behind(self, client: object) -> Self:
         """This API as configured in one of our clients."""
         speaks = client.speaks if isinstance(client, SdkBase) else ()
-        return next((one for one in speaks if isinstance(one, type(self))), self)
+        return next((provider for provider in speaks if isinstance(provider, type(self))), self)
 
     def configured(self, env: Mapping[str, str]) -> bool:
         """Whether there is a key or an address."""
@@ -119,8 +119,8 @@ class SdkProvider(Provider):
         """Our error for an exception of the SDK or its transport, even if wrapped; None for any other."""
         at = Endpoint(self.vendor, self.vendor.url, model)
         packages = (self.vendor.sdk, *failures.TRANSPORTS)
-        found = next((one for one in _causes(error) if is_of(one, packages)), None)
-        return None if found is None else failures.error_of(found, at)
+        cause = next((cause for cause in _causes(error) if is_of(cause, packages)), None)
+        return None if cause is None else failures.error_of(cause, at)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """A server's listing of a model, undecoded."""
@@ -332,12 +332,12 @@ class Incoming:
             raise
         except Exception as error:
             at = Endpoint(self._provider.vendor, self._client.address, AskedFor.of(self._call.body).model)
-            found = failures.error_of(error, at)
-            if found is None:
+            translated = failures.error_of(error, at)
+            if translated is None:
                 raise
             # A connection that breaks after the end of the answer does no harm.
             if not self._reader.whole:
-                raise self._with_partial(found) from error
+                raise self._with_partial(translated) from error
         except BaseException as stop:
             # An interrupt or a cancellation is re-raised as it is, with the partial answer attached to its cause.
             raise stop from self._with_partial(Aborted())
@@ -366,13 +366,13 @@ def _causes(error: BaseException | None) -> Iterator[Exception]:
     """An exception with its causes and grouped exceptions: frameworks wrap the SDK's exceptions in their own."""
     waiting = [error]
     seen = list[BaseException]()
-    for one in waiting:
-        if isinstance(one, BaseException) and one not in seen:
-            seen.append(one)
-            grouped = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-            waiting += [*grouped, one.__cause__ or one.__context__]
-            if isinstance(one, Exception):
-                yield one
+    for error_in_chain in waiting:
+        if isinstance(error_in_chain, BaseException) and error_in_chain not in seen:
+            seen.append(error_in_chain)
+            grouped = error_in_chain.exceptions if isinstance(error_in_chain, BaseExceptionGroup) else ()
+            waiting += [*grouped, error_in_chain.__cause__ or error_in_chain.__context__]
+            if isinstance(error_in_chain, Exception):
+                yield error_in_chain
 
 
 def _checked(data: bytes) -> bytes:

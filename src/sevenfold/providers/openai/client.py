@@ -109,9 +109,9 @@ class ChatCompletions(OpenAIProvider):
 
     def behind(self, client: object) -> Self:
         """This API adapted to the server of that client, or to the one in the environment."""
-        known = super().behind(client)
-        if known is not self:
-            return known
+        provider = super().behind(client)
+        if provider is not self:
+            return provider
         url = str(getattr(client, "base_url", "")) if self.recognises(client) else self.address(os.environ)
         # Local servers know only the older name, and OpenAI's newer models reject it.
         official = urlsplit(url).hostname == OFFICIAL
@@ -121,10 +121,10 @@ class ChatCompletions(OpenAIProvider):
         """The request translated to Chat Completions."""
         # A self-hosted server has one cache, and may reject a field that it does not know.
         key = call.cache_key if self.room == OFFICIAL_ROOM else ""
-        made = chat_request(
+        body = chat_request(
             call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
         )
-        return Put("/chat/completions", made)
+        return Put("/chat/completions", body)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a chat completion, labelled as such or not, or a chunk of one."""
@@ -164,9 +164,9 @@ RESPONSES = Responses()
 
 class _OpenAIServer(SdkBase):
     def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
-        made = sdk or OPENAI.sdk_class(awaits=self.awaits)(**_options(dialect))
+        client = sdk or OPENAI.sdk_class(awaits=self.awaits)(**_options(dialect))
         stream = dialect.get("stream", True)
-        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
+        super().__init__(client, _spoken(client, dialect), stream=stream, owned=sdk is None)
 
 
 class OpenAIClient(_OpenAIServer, SdkClient):
@@ -188,8 +188,8 @@ def _api(wire: str | None) -> Literal["chat", "responses"] | None:
 
 def _spoken(sdk: Any, dialect: OpenAIOptions) -> Sequence[OpenAIProvider]:
     """The APIs that a client supports; a model that belongs to neither uses the first."""
-    own = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
-    return [one for one in (own, RESPONSES) if dialect.get("api") in (None, one.name)]
+    chat = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
+    return [provider for provider in (chat, RESPONSES) if dialect.get("api") in (None, provider.name)]
 
 
 def _options(dialect: OpenAIOptions) -> dict[str, Any]:
@@ -197,6 +197,6 @@ def _options(dialect: OpenAIOptions) -> dict[str, Any]:
     key = dialect.get("api_key") or os.environ.get(OPENAI.key_variable)
     if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):
         raise OPENAI.no_key()
-    own = ("api", "reasoning_field", "stream")
-    given = {name: value for name, value in dialect.items() if name not in own}
-    return {**given, "api_key": key or UNUSED_KEY}
+    ours = ("api", "reasoning_field", "stream")
+    options = {name: value for name, value in dialect.items() if name not in ours}
+    return {**options, "api_key": key or UNUSED_KEY}
