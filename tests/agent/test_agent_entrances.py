@@ -101,7 +101,7 @@ def test_a_limit_in_dollars_that_cannot_be_kept_is_refused(folder: Path) -> None
 @pytest.mark.spec("S0.1", "S0.5")
 def test_whoever_does_not_fit_a_window_that_was_only_assumed_is_told_how_to_say_it(folder: Path) -> None:
     given: dict[str, Any] = {"client": Model(["Hi."]), "folder": folder, "system": "word " * 30_000}
-    words = r"taken to be 8,192: if it is larger, say so with the setting context_window \(SEVENFOLD_CONTEXT_WINDOW"
+    words = r"assuming 8,192: if it is larger, set context_window \(SEVENFOLD_CONTEXT_WINDOW"
     with sevenfold.Agent(UNPRICED, **given) as made, pytest.raises(ContextFull, match=words):
         made.run("hello")
     given["settings"] = {"context_window": 9_000}

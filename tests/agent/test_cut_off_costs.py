@@ -196,7 +196,7 @@ def test_an_answer_of_which_nothing_is_whole_is_paid_for() -> None:
     with sevenfold.Session.in_memory(model=MODEL) as session:
         session.user("Talk.")
         assert session.prepare().body
-        with pytest.raises(InputError, match="nothing of this answer is whole"):
+        with pytest.raises(InputError, match="the answer has no complete block"):
             session.observe([begun], partial=True)
         paid = Usage.cost(Usage(input_tokens=120_000, output_tokens=1), find(MODEL))
         assert books(session) == pytest.approx([paid] * 3)

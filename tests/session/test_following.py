@@ -167,7 +167,7 @@ def test_another_result_for_a_call_that_has_one_is_refused() -> None:
         ):
             session.sync(messages)
         messages[0]["content"] = "begin otherwise"
-        with pytest.raises(Refused, match="the call toolu_01Kd7wP5 has a result already"):
+        with pytest.raises(Refused, match="the call toolu_01Kd7wP5 has another result already"):
             session.sync(messages)
         assert uuids(session) == before
 
@@ -220,7 +220,7 @@ def test_a_conversation_is_brought_in_once_without_its_reasoning() -> None:
         assert [event.reason for event in here.told(EpochOpened)] == ["start", "imported"]
         assert kinds_of(here.bodies[-1]) == ["text", "tool_use", "tool_result", "text"]
         assert said(here.bodies[-1])[-1]["content"][0]["content"]
-        with pytest.raises(Refused, match=r"once, into an empty session; use sync\(\)"):
+        with pytest.raises(Refused, match=r"needs an empty session; use sync\(\)"):
             session.messages(imported)
 
 

@@ -216,7 +216,7 @@ def test_of_an_answer_that_broke_off_what_is_whole_is_kept() -> None:
         assert (done.text, done.calls) == ("I will look at", ())
         session.user("go on")
         assert kinds_of(session.prepare().body) == ["text", "thinking", "text", "text"]
-        with pytest.raises(InputError, match="nothing of this answer is whole"):
+        with pytest.raises(InputError, match="the answer has no complete block"):
             session.observe(fake_reply(thought, stop_reason=None), partial=True)
         done = session.observe(fake_reply(words, call, number=2, stop_reason="tool_use"), partial=True)
         assert [one.id for one in done.calls] == ["toolu_1"]
@@ -553,7 +553,7 @@ def test_calls_in_the_wrong_order_are_told_what_comes_first() -> None:
             request.body  # noqa: B018 (looking is the point)
         with pytest.raises(InputError, match=r"this is an error.*give it to failed\(\)"):
             session.observe({"type": "error", "error": {"type": "api_error", "message": "no"}})
-        with pytest.raises(InputError, match="a list is no answer"):
+        with pytest.raises(InputError, match="the list is empty, or was read already"):
             session.observe([])
         done = session.complete()
         with pytest.raises(InputError, match=r"the model spoke last.*tool_results\(\) for toolu_1_0"):

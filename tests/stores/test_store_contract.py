@@ -511,7 +511,7 @@ def test_what_is_no_store_is_refused(tmp_path):
         registry.open_store("redis://x")
     with pytest.raises(InputError, match="store is a int"):
         registry.open_store(3)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one of the two"):
+    with pytest.raises(InputError, match="pass file= or store=, not both"):
         sevenfold.Session.open(
             "s", model="claude-sonnet-5-5", store=str(tmp_path), file=tmp_path / "x.jsonl"
         )

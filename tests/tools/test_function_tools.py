@@ -456,8 +456,8 @@ def umlaut(größe: int) -> None:
     [
         (a_function, "parameter how: no schema can say what"),
         (two_classes, "one class at most"),
-        (endless, "holds itself"),
-        (a_tree, "holds itself"),
+        (endless, "recursive"),
+        (a_tree, "recursive"),
         (umlaut, "größe"),
         (lambda: None, "name"),
     ],

@@ -121,7 +121,7 @@ def check_names(fields: Mapping[str, Any], *others: str) -> None:
     """Raise `InputError` for a field that must be set in another way, or whose name is not a string."""
     for name in fields:
         if not isinstance(name, str):
-            raise InputError(f"the fields have the key {name!r}; the name of a field is a text")
+            raise InputError(f"field names must be strings, got {name!r}")
         if name in (*OWN_FIELDS, *others):
             raise InputError(
                 f"{name} cannot be one of the fields: {OWN_FIELDS.get(name, 'it is fixed when a session opens')}"

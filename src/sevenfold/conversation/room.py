@@ -123,16 +123,19 @@ def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: S
     said = f"the conversation has {_used(check)}, and sending stops at {limit:,} ({shares})"
     if check.budget == "tokens" and window.source in ASSUMED:
         said += (
-            f". How large the model's window is was not known, and taken to be {window.context:,}: if it is larger, "
-            "say so with the setting context_window (SEVENFOLD_CONTEXT_WINDOW)"
+            f". The window size of this model is unknown; assuming {window.context:,}: if it is larger, set "
+            "context_window (SEVENFOLD_CONTEXT_WINDOW)"
         )
     if parts.fixed >= limit and check.budget == "tokens":
         return (
-            f"{said}; what cannot be let go alone does not fit: shorten the system prompt, the tools, the pins or "
-            "the newest message, or take a model with a larger window"
+            f"{said}; the parts that cannot be removed already exceed the limit: shorten the system prompt, the tools, "
+            "the pins or the newest message, or take a model with a larger window"
         )
     if parts.fixed > limit:
-        return f"{said}; what cannot be let go alone does not fit: send less at once, or smaller pictures"
+        return (
+            f"{said}; the parts that cannot be removed already exceed the limit: send less at once, or smaller "
+            "pictures"
+        )
     return f"{said}; next: {', or '.join(steps)}"
 
 

@@ -65,7 +65,7 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
     with c.lock:
         view = c.transcript.view
         if len(view) or view.boundary:
-            raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
+            raise Refused("messages() needs an empty session; use sync() to follow a list")
         follow(c, messages)
 
 
@@ -137,8 +137,8 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     for block in filter(lambda block: calls.is_random_id(block.id), results):
         if not c.finder.same_result(block):
             raise Refused(
-                f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
-                "stays. Bring the list into a new session with messages()"
+                f"the call {block.id} has another result already, and a recorded tool result cannot be changed. "
+                "Bring the list into a new session with messages()"
             )
 
 

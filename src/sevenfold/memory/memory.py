@@ -398,7 +398,7 @@ class Memory:
 
     def _check(self, file: str, edit: EntryEdit | None, by: Author) -> None:
         if not is_entry(file):
-            raise InputError(f"{file[:120]!r} is not a file of memory: a name, and .md")
+            raise InputError(f"{file[:120]!r} is not a valid memory file name (expected NAME.md)")
         if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
             raise Refused(f"{file} is pinned: only the user changes it")
         if edit is not None and len(edit.content) > MOST_BYTES:

@@ -100,7 +100,7 @@ class Script:
         if not self.unused:
             raise RequestRefused(
                 f"The offline model's script has {len(self._steps)} steps, and this is request "
-                f"{self.played + 1} ({call.source}): add a step, or find out who asks once too often"
+                f"{self.played + 1} ({call.source}): add a step, or look for the unexpected extra request"
             )
         step = self._steps[self.played]
         self.played += 1

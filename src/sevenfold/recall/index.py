@@ -154,9 +154,7 @@ class RecallIndex:
         and after it. ``scorers`` add to the score by words; if ``words`` is false, they replace it.
         """
         if k < 1 or around < 0:
-            raise InputError(
-                f"recall cannot give {k} hits with {around} neighbours; ask for at least 1 and 0"
-            )
+            raise InputError(f"k must be at least 1 and around at least 0, got {k} and {around}")
         options = SearchOptions(
             kinds(kind), k, visible if only_hidden else (), around, scorers, words, weak
         )

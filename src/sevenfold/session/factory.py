@@ -273,7 +273,7 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
     project = Path(folder) if folder is not None else Path.cwd()
     source = FileSource(project, settings) if isinstance(settings, Mapping) else settings
     if file is not None and chosen is not None:
-        raise InputError("a session is kept in a file or in a store; give one of the two")
+        raise InputError("pass file= or store=, not both")
     home = user_home()
     sync = Sync(source.current().fsync)
     store: ports.Store

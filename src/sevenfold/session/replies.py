@@ -29,7 +29,7 @@ ACCEPTED = (
     "what is taken is a message of the Messages API, a chat completion or a response of the Responses API, as the "
     "SDK's object, a mapping or JSON, or the list of a stream's events"
 )
-NOTHING_WHOLE = "nothing of this answer is whole, so there is nothing to keep; prepare another request"
+NOTHING_WHOLE = "the answer has no complete block, so nothing of it is kept; prepare another request"
 
 
 def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
@@ -46,7 +46,7 @@ def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Rep
             events = [_json(event) for event in final]
             if not events:
                 kind = type(final).__name__
-                raise InputError(f"a {kind} is no answer when it is empty, or was read already; {ACCEPTED}")
+                raise InputError(f"the {kind} is empty, or was read already; {ACCEPTED}")
             return _from_events(events, partial, asked)
         reply = _from_body(_json(final), asked, getattr(final, "_request_id", None))
     except ErrorAnswer as error:

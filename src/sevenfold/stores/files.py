@@ -186,9 +186,7 @@ def append_line(fd: int, line: bytes) -> None:
 def private_folder(folder: Path) -> None:
     """Create a folder and its missing parents, accessible to their owner only; raises if the folder is a link."""
     if folder.is_symlink():
-        raise errors.TranscriptDenied(
-            f"{folder}: this is a link; what belongs here must not end up elsewhere, so remove it"
-        )
+        raise errors.TranscriptDenied(f"{folder} is a symlink; refusing to write through it. Remove it")
     if folder.is_dir():
         return
     with explained(folder):

@@ -72,7 +72,7 @@ def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -
         name = reference.removeprefix(_REFERENCE)
         if name in within:
             raise InputError(
-                f"{name} holds itself, which a tool's schema cannot say; give it a fixed depth"
+                f"{name} is recursive, which a tool's schema cannot express; give it a fixed depth"
             )
         meant = _plain(definitions[name], definitions, (*within, name))
         return {**meant, **{key: value for key, value in part.items() if key not in ("$ref", "$defs")}}

@@ -93,7 +93,7 @@ class EchoBrain:
 class ScriptedBrain:
     """Plays steps in order: a text, blocks, a whole reply, or a function from prompt to one of these."""
 
-    remedy = "find out who asks once too often"
+    remedy = "look for the unexpected extra request"
     """What the error of an exhausted script suggests besides adding a step."""
 
     def __init__(self, steps: Iterable[Step] | Callable[[ModelPrompt], Said]) -> None:
