@@ -7,9 +7,10 @@ values of every kind, documents and pictures of every size, answers with tool ca
 order, partial or repeated results, forks, undo, rewind, snip, compaction, and message lists from the caller in any
 API's format. Some are stored, and go on in the middle with another model, another API and another window; some of
 these begin on another tool's transcript, or on a damaged one. The simulator in this process checks every
-body. Two things count as problems: a refused body, and an exception that is not one of ours. One refusal is none: a
+body. Two things count as problems: a refused body, and an exception that is not one of ours. Two refusals are none: a
 prompt that the provider counts as longer than its window, if `failed()` then finds a way on, or says that there is
-none. The same seed repeats a conversation.
+none; so is a damaged name of a field in another tool's log ("Extra inputs are not permitted"), which only the provider
+can know, if the next request has the block as text. The same seed repeats a conversation.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold import profiles
-from sevenfold.errors import PromptTooLong, RequestRefused, SevenfoldError, TranscriptError
+from sevenfold.errors import ModelError, PromptTooLong, RequestRefused, SevenfoldError, TranscriptError
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.chat import complete
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -80,6 +81,7 @@ TOOLS = [
 ]
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 VERSION = "2026-10-21"
+DAMAGED_FIELD = "Extra inputs are not permitted"
 
 
 class Found(Struct):
@@ -90,6 +92,8 @@ class Found(Struct):
     steps: int = 0
     too_long: int = 0
     """Prompts that the provider counted as longer than its window, and that were made again with less, if possible."""
+    damaged_fields: int = 0
+    """Blocks of another tool's log with a field that is not one, found by the refusal and then sent as text."""
     declined: int = 0
     """Calls that ended in one of our own errors, which record nothing."""
     refused: dict[str, list[int]] = {}
@@ -103,6 +107,7 @@ class Found(Struct):
         self.steps += other.steps
         self.declined += other.declined
         self.too_long += other.too_long
+        self.damaged_fields += other.damaged_fields
         for mine, theirs in ((self.refused, other.refused), (self.untyped, other.untyped)):
             for words, seeds in theirs.items():
                 mine.setdefault(words, []).extend(seeds)
@@ -180,10 +185,12 @@ class RandomConversation:
         self.tools = TOOLS
         self.folder: tempfile.TemporaryDirectory[str] | None = None
         self.file: Path | None = None
+        self.foreign = False
         if self.dice.random() < 0.4:
             self.folder = tempfile.TemporaryDirectory()
             self.file = Path(self.folder.name) / "s.jsonl"
-            if self.dice.random() < 0.7:
+            self.foreign = self.dice.random() < 0.7
+            if self.foreign:
                 self.file.write_bytes(foreign_log(self.dice))
         self.session = self.opened()
         self.theirs: list[Json] = []
@@ -262,17 +269,26 @@ class RandomConversation:
                 return body, self.sent(body, request.headers)
             except ApiError as refusal:
                 error = self.too_long(refusal)
-                if error is None:
+                if error is not None:
+                    self.found.too_long += 1
+                    if not self.session.failed(error):
+                        raise error from None
+                elif self.foreign and DAMAGED_FIELD in str(refusal):
+                    self.found.damaged_fields += 1
+                    if not self.session.failed(self.explained(refusal)):
+                        raise
+                else:
                     raise
-                self.found.too_long += 1
-                if not self.session.failed(error):
-                    raise error from None
 
     def too_long(self, refusal: ApiError) -> PromptTooLong | None:
         """The error for a prompt that the provider counts as too long; None for any other refusal."""
-        body = refusal.messages_body("req") if self.wire == "messages" else refusal.openai_body()
-        error = explain(report_of(body, refusal.status), Endpoint(MESSAGES.vendor, "simulator"))
+        error = self.explained(refusal)
         return error if isinstance(error, PromptTooLong) else None
+
+    def explained(self, refusal: ApiError) -> ModelError:
+        """The error of ours that a client would raise for a refusal."""
+        body = refusal.messages_body("req") if self.wire == "messages" else refusal.openai_body()
+        return explain(report_of(body, refusal.status), Endpoint(MESSAGES.vendor, "simulator"))
 
     def sent(self, body: bytes, headers: Mapping[str, str]) -> Json:
         """Return the provider's answer; raise `ApiError` if it refuses."""
@@ -570,7 +586,8 @@ def main() -> int:
     found = search(given.count, given.seed, given.processes)
     print(
         f"{found.conversations:,} conversations from seed {given.seed}, {found.steps:,} steps, {found.requests:,} "
-        f"requests, {found.declined:,} calls declined with an error of ours, {found.too_long:,} prompts too long"
+        f"requests, {found.declined:,} calls declined with an error of ours, {found.too_long:,} prompts too long, "
+        f"{found.damaged_fields:,} damaged fields sent as text"
     )
     for name, kinds in (("refused", found.refused), ("untyped", found.untyped)):
         print(f"{sum(map(len, kinds.values())):,} {name}")
