@@ -212,13 +212,15 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def by_name() -> Mapping[str, Setting]:
     """All settings by name, in the order of `Settings`."""
     texts = msgspec.toml.decode(Path(__file__).with_name("settings.toml").read_bytes())
-    types, defaults = get_type_hints(Settings, include_extras=True), Settings()
+    types = get_type_hints(Settings, include_extras=True)
+    defaults = Settings()
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)
     found = {}
     group = ""
     for one in info.fields:
-        text, default = texts[one.name], getattr(defaults, one.name)
+        text = texts[one.name]
+        default = getattr(defaults, one.name)
         # The first setting under a heading names it.
         group = text.get("group", group)
         kind, allowed = _allowed(one.type, text.get("unit", ""))
@@ -329,7 +331,8 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
     """
     strict: dict[str, Any] = {}
     loose: dict[str, Any] = {}
-    origins, ignored = dict.fromkeys(by_name(), DEFAULT), list[str]()
+    origins = dict.fromkeys(by_name(), DEFAULT)
+    ignored = list[str]()
     for layer in layers:
         kept, other = (strict, loose) if layer.strict else (loose, strict)
         for name, value in layer.values.items():
