@@ -54,6 +54,7 @@ MODULES = (
     "poisonings",
     "remembering",
     "sandbox",
+    "inspector",
     "suite",
     "mutation",
 )

@@ -342,6 +342,8 @@ class InspectorServer:
         try:
             # Only this machine, whatever is configured: sessions are nobody else's business.
             self._listener.bind(("127.0.0.1", port))
+            # From now on connections wait: the address may be opened before the first is answered.
+            self._listener.listen()
         except OSError as error:
             self._listener.close()
             raise UserError(

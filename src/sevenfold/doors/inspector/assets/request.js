@@ -150,7 +150,8 @@ function bodyCard(key, number, found) {
     bar(parts, "The parts of the request, in order"),
     h("ul", { class: "keys" }, sums.map(([level, count, size]) => h("li", null, swatch(levels[level]), level, h("b", null, bytes(size)), plural(count, "part")))),
     h("p", { class: "sub" }, marked.length ? `⚑ ${plural(marked.reduce((sum, part) => sum + part.markers, 0), "cache marker")}: behind ${marked.map((part) => `${part.level} ${part.index + 1}`).join(", ")}` : "No cache markers."),
-    real, h("p", { class: "sub" }, "SHA-256 ", h("span", { class: "code", id: "sha" }, found.sha256)), text);
+    real, h("p", { class: "sub" }, "On the wire, a client that streams adds the field stream; it is not part of what is cached."),
+    h("p", { class: "sub" }, "SHA-256 ", h("span", { class: "code", id: "sha" }, found.sha256)), text);
   made.firstChild.append(button);
   return made;
 }

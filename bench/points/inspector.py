@@ -1,0 +1,78 @@
+"""The inspector in a real browser; without playwright or Chromium, its points are not tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import inspecting
+from bench.points import Outcome, Point, all_of, at_most, without_corpus
+
+LATEST = 1.0
+"""Seconds after which a new request must be on the page."""
+NAMES = (
+    "what the page draws adds up to the raw usage",
+    "the page's cost is that of the raw usage, its breaks are the profile's",
+    "bytes on the page are the bytes sent",
+    "new requests on the page, seconds",
+    "hostile sessions do nothing in the browser",
+    "reached by the keyboard alone, readable, without overflow",
+)
+
+
+def drawn(corpus: Path | None) -> list[Outcome]:
+    """Every request of every real session, as it is drawn, beside the usage in its raw file."""
+    if corpus is None:
+        return without_corpus(*NAMES[:2])
+    if reason := inspecting.unavailable():
+        return [Outcome(name, None, f"not tested: {reason}") for name in NAMES[:2]]
+    found = inspecting.drawn(corpus)
+    return [
+        all_of(NAMES[0], found.requests - len(found.wrong), found.requests),
+        all_of(NAMES[1], found.sessions - len(found.wrong_costs), found.sessions),
+    ]
+
+
+def exact_bytes(_: Path | None) -> list[Outcome]:
+    """Requests of a session of our own, beside what the simulator received."""
+    if reason := inspecting.unavailable():
+        return [Outcome(NAMES[2], None, f"not tested: {reason}")]
+    same, shown = inspecting.exact_bytes()
+    return [all_of(NAMES[2], same, shown)]
+
+
+def live(_: Path | None) -> list[Outcome]:
+    """Lines appended to a log, torn ones among them, and a server that is killed and started again."""
+    if reason := inspecting.unavailable():
+        return [Outcome(NAMES[3], None, f"not tested: {reason}")]
+    followed = inspecting.live()
+    return [
+        at_most(NAMES[3], followed.slowest, LATEST),
+        all_of(
+            "requests on the page once, through torn lines and a restart", followed.right, followed.sent
+        ),
+    ]
+
+
+def hostile(_: Path | None) -> list[Outcome]:
+    """Sessions with markup, scripts, links and secrets in every field."""
+    if reason := inspecting.unavailable():
+        return [Outcome(NAMES[4], None, f"not tested: {reason}")]
+    incidents = inspecting.hostile()
+    return [Outcome(NAMES[4], not incidents, ", ".join(incidents[:5]) or "nothing happened", "nothing")]
+
+
+def access(_: Path | None) -> list[Outcome]:
+    """The keyboard, names of controls, contrast in both themes, and a narrow screen."""
+    if reason := inspecting.unavailable():
+        return [Outcome(NAMES[5], None, f"not tested: {reason}")]
+    faults = inspecting.access()
+    return [Outcome(NAMES[5], not faults, ", ".join(faults[:5]) or "no fault", "no fault")]
+
+
+POINTS: list[Point] = [
+    ("inspector: drawn", drawn),
+    ("inspector: bytes", exact_bytes),
+    ("inspector: live", live),
+    ("inspector: hostile", hostile),
+    ("inspector: access", access),
+]
