@@ -7,8 +7,10 @@ that the provider reported, so the composition of every request is known without
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Hashable, Iterator
 
+import msgspec
 from msgspec import Struct
 
 from sevenfold.archive.profile.cache import CallReport
@@ -55,6 +57,29 @@ class SentRequest(Struct):
     """What was decided before it was sent, if that is on record."""
 
 
+class LaneSums(Struct):
+    """Sums over the requests of one conversation, kept as they come, because adding them up anew takes long."""
+
+    usd: float = 0.0
+    priced: int = 0
+    """How many requests have a known price."""
+    prompt: int = 0
+    read: int = 0
+    peak: int = 0
+    models: Counter[str] = msgspec.field(default_factory=Counter)
+    carried: Counter[str] = msgspec.field(default_factory=Counter)
+    """Tokens by category, each counted once for every prompt that contained it."""
+
+    def count(self, report: CallReport, usd: float | None, sign: int = 1) -> None:
+        """Add a report, or take it away."""
+        self.usd += sign * (usd or 0.0)
+        self.priced += sign * (usd is not None)
+        self.prompt += sign * report.prompt
+        self.read += sign * report.used.cache_read_input_tokens
+        self.models[report.model or "unknown"] += sign
+        self.peak = max(self.peak, report.prompt)
+
+
 class LaneHistory:
     """The requests of one conversation and the lifetimes of everything in them; a `WindowWatch`."""
 
@@ -63,6 +88,7 @@ class LaneHistory:
         self.requests: list[SentRequest] = []
         self.categories: list[str] = []
         self.lifetimes: list[Lifetime] = []
+        self.sums = LaneSums()
         self.revised = 0
         """How often a request that was already there was changed."""
         self._places: dict[str, int] = {}
@@ -95,14 +121,20 @@ class LaneHistory:
     def answered(self, request: int, report: CallReport) -> None:
         """The usage of the prompt just sent is known."""
         usd = report.used.cost(report.profile)
-        self.requests.append(SentRequest(request, report, self._fitted(), usd))
+        sizes = self._fitted()
+        self.requests.append(SentRequest(request, report, sizes, usd))
+        self.sums.count(report, usd)
+        for category, tokens in zip(self.categories, sizes, strict=True):
+            self.sums.carried[category] += round(tokens)
 
     def updated(self, report: CallReport) -> None:
         """The newest request has a newer report."""
         if self.requests:
             newest = self.requests[-1]
+            self.sums.count(newest.report, newest.usd, -1)
             newest.report = report
             newest.usd = report.used.cost(report.profile)
+            self.sums.count(report, newest.usd)
             self.revised += 1
 
     def composition(self, place: int) -> Iterator[tuple[Lifetime, float]]:

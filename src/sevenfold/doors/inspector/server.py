@@ -32,6 +32,8 @@ ASSETS = Path(__file__).parent / "assets"
 POLL = 0.25
 """Seconds between two looks at a file that somebody watches."""
 LIST_POLL = 1.0
+SENTENCES = 3.0
+"""Seconds between two updates of what is said in words."""
 HEARTBEAT = 15.0
 """Seconds after which a silent stream says that it is alive."""
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
@@ -69,6 +71,7 @@ class Inspector:
             Route("/api/sessions", self.sessions),
             Route("/api/sessions/stream", self.sessions_stream),
             Route("/api/s/{key}", self.session),
+            Route("/api/s/{key}/progress", self.progress),
             Route("/api/s/{key}/series", self.series),
             Route("/api/s/{key}/stream", self.stream),
             Route("/api/s/{key}/r/{number:int}", self.request),
@@ -114,6 +117,13 @@ class Inspector:
         running = self._running(request)
         return await self._read(
             request, lambda session: session_view.session_view(session, running=running)
+        )
+
+    async def progress(self, request: Request) -> Response:
+        """How far a session has been read that is read for the first time."""
+        session = self.shelf.open(request.path_params["key"])
+        return JsonAnswer(
+            {"done": session.done if session else 0, "total": session.total if session else 0}
         )
 
     async def series(self, request: Request) -> Response:
@@ -242,6 +252,9 @@ class _Following:
         self._have = have
         self._revised = revised
         self._records = -1
+        self._told = time.monotonic()
+        self._unsaid = False
+        """Whether there was news since the sentences were last sent."""
 
     @property
     def cursor(self) -> str:
@@ -258,7 +271,7 @@ class _Following:
             # Another file, or a server that was started again: what the page has need not be true.
             return {"reload": True}
         if reader.history.records == self._records:
-            return None
+            return self._sentences()
         first = self._records < 0
         self._records = reader.history.records
         if first and len(lane.requests) == self._have and lane.revised == self._revised:
@@ -267,12 +280,21 @@ class _Following:
         self._have = len(lane.requests)
         self._revised = lane.revised
         bands = session_view.named_bands(lane, self._tools)
+        self._unsaid = True
         return {
             "series": session_view.series_view(lane, bands, start),
-            "head": session_view.head_view(session),
+            "head": session_view.head_view(session, sentences=False),
             "breaks": [session_view.break_view(lost) for lost in session_view.breaks_of(session)[:200]],
             "marks": session_view.marks_view(session)[-200:],
         }
+
+    def _sentences(self) -> dict[str, Any] | None:
+        """What is to be said in words: it takes a look at every item, so it comes after the figures."""
+        if not self._unsaid or time.monotonic() - self._told < SENTENCES:
+            return None
+        self._unsaid = False
+        self._told = time.monotonic()
+        return {"head": session_view.head_view(self._session)}
 
 
 def _held(session: OpenSession, view: Callable[[OpenSession], T]) -> T:

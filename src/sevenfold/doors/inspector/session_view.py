@@ -85,40 +85,43 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
     }
 
 
-def head_view(session: OpenSession) -> dict[str, Any]:
-    """The figures at the top, which change with every request."""
+def head_view(session: OpenSession, *, sentences: bool = True) -> dict[str, Any]:
+    """The figures at the top, which change with every request; without ``sentences``, no findings in words."""
     reader = session.reader
     books = reader.reader.books
     lane = reader.history.main
-    every = [sent for history in reader.history.lanes.values() for sent in history.requests]
-    paid = sum(sent.usd or 0.0 for sent in every)
+    lanes = [history.sums for history in reader.history.lanes.values()]
+    paid = sum(sums.usd for sums in lanes)
     engine = sum(report.used.cost(report.profile) or 0.0 for report in books.engine_reports)
     lost = sum(broken.cost_usd or 0.0 for broken in books.breaks)
-    prompts = sum(sent.report.prompt for sent in every)
-    read = sum(sent.report.used.cache_read_input_tokens for sent in every)
-    models = Counter(sent.report.model or "unknown" for sent in every)
+    prompts = sum(sums.prompt for sums in lanes)
+    read = sum(sums.read for sums in lanes)
+    models: Counter[str] = Counter()
+    for sums in lanes:
+        models.update(sums.models)
+    requests = sum(len(history.requests) for history in reader.history.lanes.values())
     window, source = books.window_of(models)
     newest = lane.requests[-1] if lane.requests else None
     return {
-        "models": [shown(model, 60) for model, _ in models.most_common()],
+        "models": [shown(model, 60) for model, count in models.most_common() if count],
         "started": books.first,
         "ended": books.last,
         "records": reader.history.records,
         "requests": len(lane.requests),
-        "sideRequests": len(every) - len(lane.requests),
+        "sideRequests": requests - len(lane.requests),
         "engineCalls": len(books.engine_reports),
         "engineUsd": engine,
         "agentsUsd": sum(run.end.usd or 0.0 for run in reader.history.agents.values() if run.end),
-        "usd": paid + engine if every and any(sent.usd is not None for sent in every) else None,
+        "usd": paid + engine if any(sums.priced for sums in lanes) else None,
         "lostUsd": lost,
         "breaks": len(books.breaks),
         "readShare": read / prompts if prompts else 0.0,
         "now": newest.report.prompt if newest else 0,
-        "peak": max((sent.report.prompt for sent in lane.requests), default=0),
+        "peak": lane.sums.peak,
         "window": window,
         "windowSource": source,
         "damaged": books.damaged,
-        "findings": findings(session, paid + engine, lost),
+        "findings": findings(session, paid + engine, lost) if sentences else None,
         "idle": idle_view(newest),
     }
 
@@ -204,10 +207,7 @@ def _lost_finding(breaks: Sequence[CacheBreak], paid: float, lost: float) -> dic
 
 
 def _dominating(lane: LaneHistory) -> list[dict[str, Any]]:
-    carried: Counter[str] = Counter()
-    for sent in lane.requests:
-        for category, tokens in zip(lane.categories, sent.sizes, strict=False):
-            carried[category] += round(tokens)
+    carried = lane.sums.carried
     whole = sum(carried.values())
     named = [(tokens, name) for name, tokens in carried.items() if name != UNLOGGED]
     if not whole or not named:

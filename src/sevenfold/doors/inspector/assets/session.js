@@ -9,7 +9,7 @@ import { itemLine, toggle } from "./items.js";
 const ROWS = 50;
 
 export async function sessionPage(key, setState) {
-  const session = await get(`/api/s/${key}`);
+  const session = await withProgress(key, get(`/api/s/${key}`));
   const tools = encodeURIComponent(JSON.stringify(session.tools));
   const findings = h("div");
   const tiles = h("div", { class: "tiles" });
@@ -73,8 +73,10 @@ export async function sessionPage(key, setState) {
   const stop = follow(cursor, (news) => {
     if (news.reload) { dispatchEvent(new Event("reload-page")); return; }
     if (news.running !== undefined) session.running = news.running;
+    if (news.head) {
+      session.head = { ...news.head, findings: news.head.findings ?? session.head.findings };
+    }
     if (news.series) {
-      session.head = news.head;
       session.breaks = news.breaks;
       session.marks = news.marks;
       session.series.total = news.series.total;
@@ -97,6 +99,20 @@ export async function sessionPage(key, setState) {
     h("div", { class: "two" }, ledgerCard(session), leftCard(session)),
     session.agents.length ? agentsCard(session) : null);
   return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); } };
+}
+
+// A long session is read for the first time: say how far.
+async function withProgress(key, asked) {
+  const clock = setInterval(async () => {
+    const { done, total } = await get(`/api/s/${key}/progress`).catch(() => ({ total: 0 }));
+    const notice = document.querySelector("main .notice");
+    if (total && notice) replace(notice, h("progress", { max: total, value: done, "aria-label": "Reading the session" }), ` ${bytes(done)} of ${bytes(total)} read`);
+  }, 700);
+  try {
+    return await asked;
+  } finally {
+    clearInterval(clock);
+  }
 }
 
 function chartCard(session, charts) {
