@@ -418,3 +418,21 @@ def test_tasks_of_open_sessions_are_listed_and_those_of_closed_ones_are_not(
         (task,) = get(client, "/api/tasks").json()["tasks"]
     assert task["name"] == "make test"
     assert not task["over"]
+
+
+@pytest.mark.spec("S33.9")
+def test_what_an_hours_lifetime_would_have_cost_follows_from_the_usage(
+    client: TestClient, folder: Path
+) -> None:
+    tape = Tape()
+    tape.user("Begin.")
+    tape.answer("m1", usage(0, 0, 100_000, output=0), text("Yes."), model="claude-opus-4-5")
+    tape.wait(1200).user("Go on.")
+    tape.answer("m2", usage(0, 0, 101_000, output=0), text("Yes."), model="claude-opus-4-5")
+    tape.save(folder / "s-1.jsonl")
+    found = get(client, f"/api/s/{only(client)}/whatif").json()
+    recorded, hour, uncached = (curve["usd"] for curve in found["curves"])
+    # $5 for a million tokens, $6.25 written for five minutes, $10 for an hour, $0.50 read.
+    assert recorded == pytest.approx([0.625, 0.625 + 0.63125])
+    assert hour == pytest.approx([1.0, 1.0 + 0.05 + 0.01])
+    assert uncached == pytest.approx([0.5, 0.5 + 0.505])

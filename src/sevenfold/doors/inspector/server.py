@@ -21,7 +21,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sevenfold.doors.inspector import compaction_view, content_view, memory_view, request_view, session_view
+from sevenfold.doors.inspector import (
+    compaction_view,
+    content_view,
+    memory_view,
+    request_view,
+    session_view,
+    whatif_view,
+)
 from sevenfold.doors.inspector.guard import InspectorGuard
 from sevenfold.doors.inspector.list_view import sessions_view
 from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
@@ -81,6 +88,7 @@ class Inspector:
             Route("/api/s/{key}/item", self.item),
             Route("/api/s/{key}/recall", self.recall),
             Route("/api/s/{key}/compactions", self.compactions),
+            Route("/api/s/{key}/whatif", self.whatif),
             Route("/api/memory", self.memory),
             Route("/api/tasks", self.tasks),
         ]
@@ -179,6 +187,10 @@ class Inspector:
     async def compactions(self, request: Request) -> Response:
         """What each compaction kept, and what it lost."""
         return await self._read(request, compaction_view.compactions_view)
+
+    async def whatif(self, request: Request) -> Response:
+        """What the session would have cost otherwise."""
+        return await self._read(request, whatif_view.whatif_view)
 
     async def memory(self, request: Request) -> Response:
         """What is remembered."""

@@ -342,6 +342,44 @@ function barAt(numbers, x) {
   return low;
 }
 
+// What the session would have cost otherwise: a line for each way.
+export class CostChart {
+  constructor(found, label) {
+    this.found = found;
+    this.node = h("div", { class: "chart", role: "img", "aria-label": label });
+    this.onTheme = () => this.build();
+    this.onResize = new ResizeObserver(() => this.build());
+  }
+
+  start() {
+    document.addEventListener("theme", this.onTheme);
+    this.onResize.observe(this.node);
+  }
+
+  stop() {
+    document.removeEventListener("theme", this.onTheme);
+    this.onResize.disconnect();
+    this.made?.destroy();
+  }
+
+  build() {
+    const width = this.node.clientWidth;
+    if (width < 50) return;
+    this.made?.destroy();
+    const grid = { stroke: variable("--line"), width: 1 };
+    const axis = { stroke: variable("--quiet"), grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const dash = { hour: [6, 4], uncached: [2, 3] };
+    replace(this.node);
+    this.made = new uPlot({
+      width, height: 190, legend: { show: false }, scales: { x: { time: false }, y: { range: (u, low, high) => [0, Math.max(high * 1.06, 0.0001)] } },
+      cursor: { points: { show: false }, y: false, drag: { x: false, y: false } },
+      axes: [{ ...axis, size: 26, grid: { show: false } }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => money(tick)) }],
+      series: [{}, ...this.found.curves.map((curve) => ({ stroke: colour(curve.name), width: 2, dash: dash[curve.name], points: { show: false } }))],
+    }, [this.found.request, ...this.found.curves.map((curve) => curve.usd)], this.node);
+    this.node.uplot = this.made;
+  }
+}
+
 function line(ctx, x1, y1, x2, y2, ratio) {
   ctx.lineWidth = ratio;
   ctx.beginPath();

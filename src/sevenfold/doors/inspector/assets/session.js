@@ -1,7 +1,7 @@
 // The page of one session.
 
 import { follow, get } from "./api.js";
-import { SessionCharts, bandClass } from "./charts.js";
+import { CostChart, SessionCharts, bandClass } from "./charts.js";
 import { append, bar, card, h, replace, swatch, tile } from "./dom.js";
 import { bytes, money, pause, percent, plural, stamp, tokens, whole } from "./format.js";
 import { itemLine, toggle } from "./items.js";
@@ -64,6 +64,7 @@ export async function sessionPage(key, setState) {
       h("th", { class: "num" }, "Tokens"), h("th", { class: "num" }, "Price"))), breaks))
     : h("p", { class: "quiet" }, "No prompt was paid for twice."));
 
+  const whatif = whatIfCard(session);
   drawHead();
   const clock = setInterval(drawIdle, 5000);
   const cursor = () => {
@@ -94,11 +95,37 @@ export async function sessionPage(key, setState) {
     about, findings, tiles,
     chartCard(session, charts),
     idle,
+    whatif.card,
     h("div", { class: "two" }, breakCard, itemsCard(session)),
     session.marks.some((mark) => mark.kind === "compaction") ? compactionsCard(session) : null,
     h("div", { class: "two" }, ledgerCard(session), leftCard(session)),
     session.agents.length ? agentsCard(session) : null);
-  return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); } };
+  return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); whatif.stop(); } };
+}
+
+function whatIfCard(session) {
+  if (!session.series.request.length || session.head.usd === null) return { card: null, stop: () => {} };
+  let chart = null;
+  const box = h("div");
+  const button = h("button", { type: "button", onclick: async () => {
+    try {
+      const found = await get(`/api/s/${session.key}/whatif`);
+      chart?.stop();
+      const totals = found.curves.map((curve) => [curve, curve.usd[curve.usd.length - 1]]);
+      const [, paid] = totals[0];
+      chart = new CostChart(found, totals.map(([curve, usd]) => `${curve.label}: ${money(usd)}`).join("; "));
+      replace(box, chart.node, h("table", null, h("tbody", null, totals.map(([curve, usd]) => h("tr", null, h("td", null, swatch(curve.name), " ", curve.label),
+        h("td", { class: "num" }, h("b", null, money(usd))), h("td", { class: "num quiet" }, usd === paid ? "" : usd < paid ? `${money(paid - usd)} less` : `${money(usd - paid)} more`))))),
+        found.unpriced ? h("p", { class: "sub" }, `${plural(found.unpriced, "request")} without a known price ${found.unpriced === 1 ? "counts" : "count"} as nothing.`) : null);
+      chart.start();
+      button.remove();
+    } catch (error) {
+      replace(box, h("p", { class: "bad" }, error.message));
+    }
+  } }, "Show");
+  const made = card("What if", "the same requests of the main conversation with another cache, from their recorded usage; what else would have changed nobody knows", box);
+  made.firstChild.append(button);
+  return { card: made, stop: () => chart?.stop() };
 }
 
 // A long session is read for the first time: say how far.
