@@ -48,5 +48,8 @@ def run(options: argparse.Namespace) -> int:
         sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
         webbrowser.open(address)
-    server.run()
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        write("\n")
     return 0

@@ -194,7 +194,8 @@ class Books:
 
 def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
     """The usage and cost of some calls, under the field names of the figures."""
-    names, costs = UsageSums.__struct_fields__, [paid for paid, _ in map(_costs, calls)]
+    names = UsageSums.__struct_fields__
+    costs = [paid for paid, _ in map(_costs, calls)]
     usages = [call.usage for call in calls if call.usage]
     return {
         "api_calls": len(calls),
@@ -206,8 +207,10 @@ def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
 
 def _costs(call: CallReport) -> tuple[float, float] | tuple[None, None]:
     """The cost of a call, and its cost without a cache; None for both if either is unknown."""
-    usage, profile = call.usage, call.profile
-    paid, uncached = (usage.cost(profile), usage.uncached_cost(profile)) if usage else (None, None)
+    if call.usage is None:
+        return None, None
+    paid = call.usage.cost(call.profile)
+    uncached = call.usage.uncached_cost(call.profile)
     return (None, None) if paid is None or uncached is None else (paid, uncached)
 
 
@@ -257,13 +260,16 @@ class Lane:
         if report.usage is not None:
             self.context.called(report.prompt, report.profile.tokenizer, counted=False)
             self._cache.check(report, 0)
-            self._pending, self._rewound = [], False
-            self._prompt, self._model = report.prompt, report.model
+            self._pending = []
+            self._rewound = False
+            self._prompt = report.prompt
+            self._model = report.model
 
     def called(self, report: CallReport) -> None:
         """Count a call with everything in the context."""
         self._settle()
-        books, prompt = self._books, report.prompt
+        books = self._books
+        prompt = report.prompt
         books.calls += 1
         self.calls += 1
         self._open = report
@@ -325,7 +331,8 @@ class Lane:
 
     def _note_shrinking(self, prompt: int, model: str) -> None:
         """Record the size after a compaction or clearing, or a drop in prompt size that no record explains."""
-        before, recorded = self._prompt or 0, bool(self._pending)
+        before = self._prompt or 0
+        recorded = bool(self._pending)
         self._count_shrinkings(prompt)
         if not recorded and not self._rewound and self._model == model and is_fall(before, prompt):
             event = Shrinking(
@@ -338,7 +345,8 @@ class Lane:
             )
             self._books.unrecorded.append(event)
         self._rewound = False
-        self._prompt, self._model = prompt, model
+        self._prompt = prompt
+        self._model = model
 
     def _shrinking(self, trigger: str, before: int | None, results: int = 0) -> Shrinking:
         return Shrinking(
@@ -352,7 +360,8 @@ class Lane:
 
     def _settle(self) -> None:
         """Finish the newest call: its last report is final."""
-        report, self._open = self._open, None
+        report = self._open
+        self._open = None
         if report is None:
             return
         self._books.settled.append(report)

@@ -89,7 +89,8 @@ class CacheFollower:
         return broken
 
     def _break(self, before: CallReport, report: CallReport, call: int) -> CacheBreak | None:
-        read, earlier = report.used.cache_read_input_tokens, before.used
+        read = report.used.cache_read_input_tokens
+        earlier = before.used
         if before.profile.cache.automatic:
             cacheable = before.prompt if self._reads else 0
         else:
@@ -98,7 +99,8 @@ class CacheFollower:
         if not is_fall(expected, read):
             return None
         idle = None if report.at is None or before.at is None else max(0.0, report.at - before.at)
-        cause, lost = self._cause(before, report, idle), expected - read
+        cause = self._cause(before, report, idle)
+        lost = expected - read
         return CacheBreak(
             cause, lost, call, None if idle is None else round(idle), _extra_cost(lost, report)
         )

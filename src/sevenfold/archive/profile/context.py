@@ -158,7 +158,8 @@ class WindowHistory:
         if held is None:
             held = HeldPiece(piece, self._calls)
             self._fresh.append(held)
-        held.since, held.here = self._calls, True
+        held.since = self._calls
+        held.here = True
         self._hold(key, held)
 
     def note_read(self, key: Hashable, block: Block, call: CallLabel | None) -> None:
@@ -252,7 +253,8 @@ class WindowHistory:
 
     def _weigh(self) -> list[HeldPiece]:
         """Estimate the new pieces; returns those that are still in the context."""
-        fresh, self._fresh = self._fresh, []
+        fresh = self._fresh
+        self._fresh = []
         for held in fresh:
             held.tokens = max(0.0, self._estimator.tokens(held.piece.weight))
         here = [held for held in fresh if held.here]

@@ -136,8 +136,8 @@ class _Profiled(NamedTuple):
     error: str = ""
 
 
-def _started(one: _Profiled) -> str:
-    return (one.session and one.session.started) or ""
+def _started(profiled: _Profiled) -> str:
+    return (profiled.session and profiled.session.started) or ""
 
 
 def _read(scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None) -> dict[Path, _Profiled]:

@@ -89,7 +89,8 @@ def one_line(text: str) -> str:
 
 def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
     """Name a block of a record; ``call`` is the call it makes or answers."""
-    kind, what = block.kind, call.what if call else ""
+    kind = block.kind
+    what = call.what if call else ""
     if kind == "tool_result" or kind.endswith("_tool_result"):
         tool = call.tool if call else "unknown"
         return ContextPiece(RESULT + tool, weight, tool, what)

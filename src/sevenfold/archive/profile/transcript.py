@@ -136,7 +136,8 @@ class TranscriptReader:
         return labels.one_line(title_of(self._labels) or self._first_words)
 
     def _bill(self, billed: Billed) -> None:
-        call, at = f"billed {billed.request}", seconds(billed.timestamp)
+        call = f"billed {billed.request}"
+        at = seconds(billed.timestamp)
         if call not in self.call_ids:
             self.call_ids.add(call)
             if self.scope.counts(call, at):
@@ -147,7 +148,8 @@ class TranscriptReader:
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
-        ids, agents = self.session_ids, self.agent_ids
+        ids = self.session_ids
+        agents = self.agent_ids
         session = file.stem if file.stem in ids or not ids else ids[0]
         agent = next(iter(agents)) if len(agents) == 1 else ""
         parent = session if agent else ""
@@ -266,7 +268,8 @@ class _Conversation:
 
     def _relaid(self, entry: Entry) -> None:
         """Update the context after the fold was recomputed: some of its content may have left."""
-        own, items = entry.uuid if isinstance(entry, Said) else "", self._view.items
+        own = entry.uuid if isinstance(entry, Said) else ""
+        items = self._view.items
         others = [item for item in items if item.said.uuid != own]
         live = {key: piece for item in others for key, piece, _ in self._pieces(item)}
         if not self._restarting:
@@ -285,7 +288,8 @@ class _Conversation:
 
         Only a rewind across the compaction would need them; it finds the conversation cut off there.
         """
-        boundary, first = self._view.entry(self._view.boundary or ""), items[0].seq
+        boundary = self._view.entry(self._view.boundary or "")
+        first = items[0].seq
         if not isinstance(boundary, Boundary):
             return
         view = View()
@@ -321,7 +325,8 @@ class _Conversation:
 
     def _answered(self, said: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())
-        usage, call = said.usage, said.message_id or head.request_id or said.uuid
+        usage = said.usage
+        call = said.message_id or head.request_id or said.uuid
         partial = message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
         reason = message.diagnostics.cache_miss_reason if message.diagnostics else None
         report = CallReport(
