@@ -23,7 +23,7 @@ function scopeView(scope) {
 function entryView(entry) {
   const origins = { user: ["good", "your words"], tool: ["warn", "from a tool’s output"], model: ["note", "a model’s words"] };
   const [level, origin] = origins[entry.origin] ?? ["note", entry.origin];
-  const use = entry.used ? `shown ${whole(entry.used)} ${entry.used === 1 ? "time" : "times"}, ${entry.helped ? `in ${whole(entry.helped)} answers it was used` : "in no answer it was used"}${entry.lastUsed ? `, last ${when(entry.lastUsed)}` : ""}` : "not shown to a model yet";
+  const use = entry.used ? `shown ${whole(entry.used)} ${entry.used === 1 ? "time" : "times"}, ${entry.helped ? `used in ${plural(entry.helped, "answer")}` : "used in no answer"}${entry.lastUsed ? `, last ${when(entry.lastUsed)}` : ""}` : "not shown to a model yet";
   const facts = [entry.created ? `since ${when(entry.created)}` : "", entry.verified ? `confirmed ${when(entry.verified)}` : "", use, entry.until ? `holds until ${entry.until}` : "", entry.source].filter(Boolean);
   return h("article", { class: "fact" },
     h("p", null, h("b", null, entry.name), " ", h("span", { class: "pill" }, entry.kind), h("span", { class: `pill ${level}` }, origin),
