@@ -116,7 +116,8 @@ def recall_view(session: OpenSession, query: str) -> dict[str, Any]:
     for stay in lane.lifetimes:
         if stay.left is not None and stay.counted:
             left[stay.record] = max(left.get(stay.record, 0), _number(lane, stay.left - 1))
-    hits = session.archived().recall(query, k=HITS, around=0, everything=True)
+    # Also what matches only in part: a person sees at a glance whether it is meant.
+    hits = session.archived().recall_index().search(query, k=HITS, around=0, weak=True)
     return {
         "query": shown(query, 200),
         "hits": [

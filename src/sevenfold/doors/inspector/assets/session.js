@@ -308,6 +308,7 @@ function hitLine(session, hit) {
   return h("div", { class: "hit" },
     h("span", { class: `pill ${hit.inContext ? "good" : "warn"}` }, hit.inContext ? "in context"
       : hit.lastRequest ? `left after request ${whole(hit.lastRequest)}` : "not in context"),
+    hit.weak ? h("span", { class: "pill" }, "matches in part") : null,
     h("span", { class: "sub" }, [hit.kind, hit.tool, stamp(hit.at)].filter(Boolean).join(" · ")), button, h("p", null, hit.excerpt), holder);
 }
 
