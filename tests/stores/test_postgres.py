@@ -195,6 +195,27 @@ def test_the_lease_of_a_log_that_nobody_closed_is_free_when_the_log_is_gone(tmp_
     store.close()
 
 
+@pytest.mark.spec("S34.9")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_store_is_not_used_in_a_forked_child(store):
+    store.open("s").close()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store.sessions()
+            os.write(write, b"used")
+        except TranscriptError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as told:
+        assert b"before the process was forked" in told.read()
+    store.open("s").close()
+
+
 # -- a server that goes away -----------------------------------------------------------------------
 
 

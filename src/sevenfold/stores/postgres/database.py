@@ -151,6 +151,7 @@ class Database:
 
     def run(self, tenant: int, query: str, forced: bool | None, values: Mapping[str, Any]) -> Rows:
         """Run a statement once; raises what psycopg raises."""
+        self._check_process()
         waits = "on" if (self.address.forced if forced is None else forced) else "off"
         parameters = {**values, "tenant": tenant}
         with self._pool.connection(timeout=_CONNECT_SECONDS) as connection:
@@ -166,9 +167,17 @@ class Database:
                 cursor = connection.execute(statement(query), parameters, binary=True)
             return cursor.fetchall() if cursor.description else []
 
+    def _check_process(self) -> None:
+        """Raise in a child that was forked: two processes on one connection would get each other's answers."""
+        if os.getpid() != self._life["pid"]:
+            raise TranscriptError(
+                "this store was opened before the process was forked; open one in the child process"
+            )
+
     @contextmanager
     def transaction(self, tenant: int) -> Iterator[Callable[..., Rows]]:
         """One transaction for several statements; gives a function that runs them by name."""
+        self._check_process()
         try:
             with self._pool.connection(timeout=_CONNECT_SECONDS) as connection, connection.transaction():
                 connection.execute(_FOR_TRANSACTION, (str(tenant), "on"))
