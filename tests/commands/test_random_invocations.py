@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spec("S14.3")
 
 INVOCATIONS = 500
 PROCESSES = 8
-SERVES = ("demo", "gateway", "mcp", "simulate")
+SERVES = ("acp", "demo", "gateway", "inspect", "mcp", "simulate")
 """They run until they are stopped, or for long: they only get arguments that they must refuse."""
 VALUES = [
     *(
