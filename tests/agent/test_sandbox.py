@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -288,4 +289,20 @@ def test_where_the_whole_file_system_is_the_workspace_secrets_and_processes_stay
     assert SECRET not in output
     assert "README" in output
     assert max(int(line) for line in output.splitlines() if line.isdigit()) < 10
+    world.close()
+
+
+@pytest.mark.spec("S38.3")
+@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write everywhere")
+def test_a_further_folder_in_which_nothing_may_be_created_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    world = World(tmp_path, machine_with("bubblewrap"))
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "book").write_text("a book\n")
+    shelf.chmod(0o555)
+    world.policy = lambda: make_policy(world.workspace, writable=[shelf])  # type: ignore[method-assign]
+    assert world.run(f"cat {shelf}/book") == "a book\n"
     world.close()

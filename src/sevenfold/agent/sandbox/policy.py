@@ -127,7 +127,8 @@ def _guards(root: Path) -> Iterator[tuple[Path, Access]]:
         if folder.is_symlink() or folder.is_file():
             yield from _guard_existing(root, folder)
         elif not folder.exists():
-            if name in lists["never_created"]:
+            # Where the user may not create anything, neither may a command, and nothing could be mounted there.
+            if name in lists["never_created"] and os.access(root, os.W_OK):
                 yield folder, "absent"
         elif name == ".git":
             yield folder, "write"
@@ -160,7 +161,7 @@ def _guards_in_git(folder: Path) -> Iterator[tuple[Path, Access]]:
             if path.parent != folder:
                 yield path.parent, "write"
             yield path, "read"
-        elif name in ("hooks", "modules", "worktrees"):
+        elif name in ("hooks", "modules", "worktrees") and os.access(folder, os.W_OK):
             yield path, "absent"
 
 
