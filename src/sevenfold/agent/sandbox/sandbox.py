@@ -158,7 +158,7 @@ class Sandbox:
         network = f"network: only {', '.join(self._hosts)}" if self._hosts else "no network"
         return (
             f"(It ran in the sandbox: {network}; it sees the system and the workspace, and writes only in the "
-            "workspace and /tmp. Only if that is why it failed: `unconfined` asks the user to run it outside.)"
+            "workspace and $TMPDIR. Only if that is why it failed: `unconfined` asks the user to run it outside.)"
         )
 
     def close(self) -> None:

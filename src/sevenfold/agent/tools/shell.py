@@ -30,7 +30,7 @@ _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROM
 """Turns off pagers and prompts, since there is no user at the terminal."""
 IN_THE_SANDBOX = (
     "It runs in a sandbox: it sees the system and the workspace and little else, and writes only in the workspace and "
-    "in /tmp, which other tools do not see. Its background processes end with it."
+    "in $TMPDIR, which other tools do not see. Its background processes end with it."
 )
 _GIT_SETTING = ("safe.bareRepository", "explicit")
 """Files in any folder can form a repository whose settings run programs; git must not discover one by itself."""
