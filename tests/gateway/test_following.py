@@ -485,3 +485,24 @@ def test_tools_that_codex_sends_as_an_item_of_the_input_make_a_turn_and_their_ch
         body = f'{{"model":"m","input":[{damaged}]}}'.encode()
         with pytest.raises(MalformedRequest):
             program.follower.sent(ClientCall("responses", program.path, program.headers, body))
+
+
+@pytest.mark.spec("S30.7")
+def test_results_that_only_the_request_for_a_summary_shows_are_on_record_and_its_instruction_is_not(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path)
+    ask = {"role": "user", "content": "Read a."}
+    program.send([ask], call("a"))
+    instruction = text("CRITICAL: Respond with TEXT ONLY. Summarise.")
+    asked = [
+        ask,
+        {"role": "assistant", "content": [call("a")]},
+        {"role": "user", "content": [result("a", "berth 5521"), instruction]},
+    ]
+    program.send(asked, text(SUMMARY))
+    program.send([{"role": "user", "content": SUMMARY}], text("Going on."))
+    program.follower.close()
+    recorded = program.files()[0].read_bytes()
+    assert recorded.count(b"berth 5521") == 1
+    assert b"TEXT ONLY" not in recorded

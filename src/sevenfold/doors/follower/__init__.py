@@ -4,4 +4,15 @@ identity    which conversation a request belongs to, and what it is for
 alignment   what a request has in common with what is recorded, and what is new
 recording   one conversation, written as a session
 follower    the conversations of all programs
+
+Whoever passes requests on calls `ConversationFollower.sent` once a request has gone out and `ended` with what became of
+it; both are called from one thread, in the order in which requests went out. In between, a `FollowedCall` holds the
+conversation, what the request is for and how it relates to what is on record (`Alignment`: new, grown, gone back,
+compacted, or another conversation). Nothing here changes a byte, and nothing raises for what a program sends but
+`MalformedRequest`, for a body that cannot be read.
+
+Three rules hold whatever a program does to its past. Each block is on record once, in the form in which it was first
+sent. What left the program's context stays on record: a compaction adds a boundary, going back adds a decision. And a
+request that only looks like a conversation (a title, a summary) is billed beside it; the results that a request for a
+summary is the first to show are part of the conversation all the same.
 """
