@@ -165,3 +165,22 @@ def test_what_the_providers_edits_took_out_is_summed_up():
     entry = entries.read(json.dumps({"type": "assistant", "uuid": "a", "message": message}).encode())
     assert isinstance(entry, Said)
     assert entry.edits == Edits(730, 2, 11)
+
+
+@pytest.mark.parametrize("attachment", ["words", ["words"], 7, True])
+def test_an_attachment_that_is_no_object_adds_nothing(attachment: object) -> None:
+    record = {"type": "attachment", "uuid": "a", "parentUuid": None, "attachment": attachment}
+    entry = entries.read(json.dumps(record).encode())
+    assert isinstance(entry, Said)
+    assert (entry.attachment, entry.blocks) == ("unknown", ())
+
+
+def test_an_attachment_of_another_tool_is_read_by_its_kind_its_facts_and_its_text() -> None:
+    attachment = {"type": "edited_text_file", "filename": "pier.py", "snippet": "def moor(): ..."}
+    record = {"type": "attachment", "uuid": "a", "parentUuid": None, "attachment": attachment}
+    entry = entries.read(json.dumps(record).encode())
+    assert isinstance(entry, Said)
+    [block] = entry.blocks
+    assert entry.attachment == "edited_text_file"
+    assert "pier.py" in block.raw.decode()
+    assert "def moor" in block.raw.decode()

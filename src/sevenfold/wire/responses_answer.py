@@ -147,12 +147,12 @@ class ResponsesReader:
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Finished items, and the text of unfinished ones."""
-        words = {
-            place: _Output(_Item("message", content=[_Part("".join(texts))]))
-            for place, texts in self._words.items()
-            if place not in self._items
+        unfinished = {
+            index: _Output(_Item("message", content=[_Part("".join(texts))]))
+            for index, texts in self._words.items()
+            if index not in self._items
         }
-        return self._answer(sorted({**self._items, **words}.items()), request_id)
+        return self._answer(sorted({**self._items, **unfinished}.items()), request_id)
 
     def _end(self, response: _Response) -> None:
         if response.status == "failed" or bytes(response.error) != b"null":
@@ -199,10 +199,10 @@ def _output(raw: Raw) -> _Output:
     return _Output(decoded(_item, bytes(raw)) if known else _Item(kind), bytes(raw))
 
 
-def _diagnostics(told: Raw) -> Raw:
+def _diagnostics(reported: Raw) -> Raw:
     """What the provider says about its cache, as the `diagnostics` of the Messages API; null if it was not missed."""
     try:
-        report = msgspec.json.decode(told, type=_CacheReport | None)
+        report = msgspec.json.decode(reported, type=_CacheReport | None)
     except msgspec.MsgspecError:
         return NULL  # an answer is not lost over a remark about it
     if report is None or not report.type or report.type == "cache_hit":
@@ -232,10 +232,10 @@ def summary_reader(asked: bytes) -> BodyReader:
     def read(raw: bytes) -> Reply:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
-        made = [item for item in items if blocks.is_encrypted_summary(item)]
+        sealed = [item for item in items if blocks.is_encrypted_summary(item)]
         name = answer.id or f"resp_{id_from(asked)}"
         model = AskedFor.of(asked).model
-        stop = "compaction" if made else "end_turn"
-        return Reply(Answer(name, model, tuple(made[-1:]), openai.usage(answer.usage), stop))
+        stop = "compaction" if sealed else "end_turn"
+        return Reply(Answer(name, model, tuple(sealed[-1:]), openai.usage(answer.usage), stop))
 
     return BodyReader(read)

@@ -20,30 +20,30 @@ from sevenfold.wire.openai import Json
 
 def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
     """The equivalent Responses request body."""
-    asked = openai.expressible(body, "The Responses API")
-    if asked.get("stop_sequences"):
+    fields = openai.expressible(body, "The Responses API")
+    if fields.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    effort, schema = openai.effort_and_schema(asked)
+    effort, schema = openai.effort_and_schema(fields)
     return openai.encoded(
-        model=asked["model"],
+        model=fields["model"],
         store=False,
         prompt_cache_key=cache_key or None,
-        prompt_cache_options=_cache_options(asked),
+        prompt_cache_options=_cache_options(fields),
         include=["reasoning.encrypted_content"],
-        instructions=asked["system"] or None,
-        **openai.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
+        instructions=fields["system"] or None,
+        **openai.tool_fields(fields, lambda made: {"type": "function", **made}, {"strict": False}),
         reasoning={"effort": effort} if effort else None,
         text={"format": {"type": "json_schema", **schema}} if schema else None,
-        **{name: asked.get(name) for name in openai.SAME},
-        max_output_tokens=asked["max_tokens"],
-        input=_input(asked),
+        **{name: fields.get(name) for name in openai.SAME},
+        max_output_tokens=fields["max_tokens"],
+        input=_input(fields),
         stream=stream or None,
     )
 
 
-def _cache_options(asked: Json) -> Json | None:
+def _cache_options(fields: Json) -> Json | None:
     """The options that ask how the cache fared since an earlier response; None if the request does not ask."""
-    compared = (asked.get("diagnostics") or {}).get("previous_message_id")
+    compared = (fields.get("diagnostics") or {}).get("previous_message_id")
     return {"comparison_response_id": compared} if compared else None
 
 
@@ -52,21 +52,21 @@ def compact_request(body: bytes, cache_key: str = "") -> bytes:
 
     It contains neither tools nor instructions for the summary: the provider decides what that contains.
     """
-    asked = openai.expressible(body, "The Responses API", frozenset({"compaction"}))
-    if asked["compaction"].get("instructions"):
+    fields = openai.expressible(body, "The Responses API", frozenset({"compaction"}))
+    if fields["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
     return openai.encoded(
-        model=asked["model"],
+        model=fields["model"],
         prompt_cache_key=cache_key or None,
-        instructions=asked["system"] or None,
-        input=_input(asked),
+        instructions=fields["system"] or None,
+        input=_input(fields),
     )
 
 
-def _input(asked: Json) -> list[Json]:
+def _input(fields: Json) -> list[Json]:
     return [
         item
-        for place, message in enumerate(asked["messages"])
+        for place, message in enumerate(fields["messages"])
         for item in _items(message, f"messages.{place}")
     ]
 
