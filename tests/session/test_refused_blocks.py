@@ -96,6 +96,20 @@ def test_a_result_with_a_field_of_damage_is_sent_as_text_that_holds_its_bytes(tm
         assert not refusals(said(body), facts=RuleFacts())
 
 
+def test_a_text_with_a_field_that_is_none_is_sent_as_text_that_holds_its_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with opened(file) as session:
+        session.user("Look at the tide table.")
+        session.prepare()
+    file.write_bytes(file.read_bytes().replace(b'table."}', b'table.","inputt":{"path":"a.py"}}'))
+    with opened(file) as session:
+        assert refused(session, "messages.0.content.0.text.inputt", "Extra inputs are not permitted")
+        [block] = said(session.prepare().body)[0]["content"]
+        assert set(block) - {"cache_control"} == {"type", "text"}
+        assert "tide table" in block["text"]
+        assert "a.py" in block["text"]
+
+
 def test_a_call_that_is_refused_leaves_its_result_as_text() -> None:
     with alone() as session:
         session.user("Look.")

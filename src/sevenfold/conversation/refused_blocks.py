@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sevenfold.errors import RequestRefused
 from sevenfold.events import Repaired
-from sevenfold.record.blocks import Block
+from sevenfold.record.blocks import Block, read_fields
 from sevenfold.record.decisions import SentAsText
 from sevenfold.record.layout import Item
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 _NAMED = re.compile(r"\bmessages\.(?P<message>\d+)\.content\.(?P<block>\d+)[\w.]*: *(?P<why>[^\n]{0,200})")
-_LEFT_ALONE = frozenset({"text", "compaction", "cache_edits", "tool_addition", "tool_removal"})
+_LEFT_ALONE = frozenset({"compaction", "cache_edits", "tool_addition", "tool_removal"})
 """Kinds for which text in their place would help nobody."""
 MOST_AT_ONCE = 20
 """How many blocks are replaced before an answer comes, so that a server that refuses everything consumes no session."""
@@ -39,7 +39,7 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
     block = messages[number].parts[place]
     # What the user said meanwhile may have moved the blocks: then another one stands there now. A cache marker, if it
     # was sent with one, stands before the block's last brace.
-    if block.kind in _LEFT_ALONE or block.raw[:-1] not in c.asked:
+    if block.kind in _LEFT_ALONE or _is_plain_text(block) or block.raw[:-1] not in c.asked:
         return False
     origin = _origin(c.transcript.view.items, block)
     if origin is None:
@@ -57,6 +57,11 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
         c.transcript.decide(SentAsText(record=item.said.uuid, block=index, why=why.strip()))
     c.events.tell(Repaired(what="refused_block", where=f"{block.kind}: {why.strip()}"))
     return True
+
+
+def _is_plain_text(block: Block) -> bool:
+    """Whether a block is a text and nothing else, so that a text in its place would be the same again."""
+    return block.kind == "text" and read_fields(block.raw).keys() <= {"type", "text"}
 
 
 def _replaced_since_answer(c: Conversation) -> int:
