@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SubagentStop,
         UserPromptSubmit,
     )
+    from sevenfold.doors.wrapping import conversation, wrap
     from sevenfold.events import Veto
     from sevenfold.memory.commands import MemoryCommands
     from sevenfold.memory.memory import Memory
@@ -94,12 +95,14 @@ __all__ = [
     "ToolProgress",
     "UserPromptSubmit",
     "Veto",
+    "conversation",
     "errors",
     "events",
     "function_tool",
     "open_memory",
     "tool",
     "transcript",
+    "wrap",
 ]
 
 _HOMES = {
@@ -113,6 +116,7 @@ _HOMES = {
     "archive.transcript": "ArchivedSession transcript",
     "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
     "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
+    "doors.wrapping": "conversation wrap",
     "events": "Veto",
     "memory.commands": "MemoryCommands",
     "memory.memory": "Memory",

@@ -19,9 +19,9 @@ from sevenfold.archive import compressed
 from sevenfold.archive.audit import compactions
 from sevenfold.archive.formats import open_log
 from sevenfold.conversation import history
+from sevenfold.doors.follower.answer_reading import BodyReading
 from sevenfold.doors.follower.follower import CallEnd, ClientCall
 from sevenfold.doors.follower.identity import api_of
-from sevenfold.doors.gateway.recorder import BodyReading
 from sevenfold.record.authorship import users_words
 from sevenfold.record.decisions import Billed
 from sevenfold.record.entries import KEPT_MESSAGE

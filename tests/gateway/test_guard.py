@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sevenfold.doors.follower.secret import secret_of
 from sevenfold.doors.gateway.guard import (
     ELSEWHERE,
     GatewayRefusal,
@@ -19,7 +20,6 @@ from sevenfold.doors.gateway.guard import (
     names_another_server,
 )
 from sevenfold.doors.gateway.relay import read_head
-from sevenfold.doors.gateway.server import secret_of
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
 from sevenfold.errors import InputError
 from tests.gateway.cases import Case, playing

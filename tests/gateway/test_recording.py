@@ -17,7 +17,8 @@ import openai
 import pytest
 
 from sevenfold.archive.profile.files import find, profile, profile_file
-from sevenfold.doors.gateway.recorder import BodyReading, CallStatistics
+from sevenfold.doors.follower.answer_reading import BodyReading
+from sevenfold.doors.gateway.recorder import CallStatistics
 from sevenfold.doors.gateway.report import five_lines
 from sevenfold.errors import TranscriptError
 from sevenfold.lab.simulator.provider import Setup, Simulator

@@ -68,9 +68,10 @@ def _gateway(
 ) -> tuple[Gateway, Callable[[float], None]]:
     """The gateway, and what prints the report when it has stopped."""
     from sevenfold.doors.follower.follower import ConversationFollower
+    from sevenfold.doors.follower.secret import secret_of
     from sevenfold.doors.gateway.recorder import Recorder
     from sevenfold.doors.gateway.report import five_lines
-    from sevenfold.doors.gateway.server import Gateway, secret_of
+    from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
 
     home = user_home()

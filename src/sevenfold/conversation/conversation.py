@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import intake, reporting, turn
 from sevenfold.conversation.background import Ending, Runner
+from sevenfold.conversation.elsewhere import AskedElsewhere
 from sevenfold.conversation.epoch import enter
-from sevenfold.conversation.epoch_keeping import EpochKeeping
 from sevenfold.conversation.epoch_state import EpochState
 from sevenfold.conversation.flow import Flow, Signal
 from sevenfold.conversation.gate import Gate
@@ -50,7 +50,7 @@ from sevenfold.record.decisions import Remarked, Request, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.usage import UNEDITED, Edits, Tally
+from sevenfold.record.usage import UNEDITED, Edits, Tally, Usage
 from sevenfold.record.weight import NOTHING, Estimator, Weight, measure, opening
 from sevenfold.request.frame import EDITS, Body, Frame, Lifetimes, Sizes
 from sevenfold.request.sources import source as rules_of
@@ -66,7 +66,7 @@ S = TypeVar("S")
 RunReadOnly = Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]]
 
 
-class Conversation(EpochKeeping):
+class Conversation(AskedElsewhere):
     """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
     aside = False
@@ -350,11 +350,15 @@ class Conversation(EpochKeeping):
         """Record the answer, then let layers start background work."""
         with self.lock:
             outcome = self.observe(reply)
-            if self.may_spend():
-                for layer in self.ladder.follows:
-                    if layer.on(self.settings):
-                        layer.after_answer(self)
+            self.begin_background_work()
             return outcome
+
+    def begin_background_work(self) -> None:
+        """Let layers start what they do in the background after an answer, if they may spend anything."""
+        if self.may_spend():
+            for layer in self.ladder.follows:
+                if layer.on(self.settings):
+                    layer.after_answer(self)
 
     def observe(self, reply: Reply) -> Outcome:
         """Record the answer to the request in flight and return its outcome."""
@@ -364,18 +368,22 @@ class Conversation(EpochKeeping):
             outcome = super().observe(reply)
             if self.epoch.opened:
                 reporting.epochs(self)
-            self.answers += 1
-            self.boundary_at_last_answer = self.transcript.view.boundary or ""
-            self.tally = self.tally.after(outcome.usage)
-            self.last_size = self._weigh()
-            self.follow()
+            self.heard(outcome.usage)
             return outcome
+
+    def heard(self, usage: Usage) -> None:
+        """Take note that the newest answer is on record."""
+        self.answers += 1
+        self.boundary_at_last_answer = self.transcript.view.boundary or ""
+        self.answered_at = self.transcript.view.answered_at
+        self.tally = self.tally.after(usage)
+        self.last_size = self._weigh()
+        self.follow()
 
     def has_answer(self, epoch: EpochState, usd: float | None) -> None:
         """Take over what was learned from an answer that was recorded, and its cost."""
         self.epoch = epoch
         self.account = self.account.billed(usd)
-        self.answered_at = self.transcript.view.answered_at
 
     def take_answer(self, prepared: Prepared, reply: Reply) -> Outcome:
         """Record the answer to a request, bill it, and learn from the usage it reports."""

@@ -332,6 +332,13 @@ def _parts(store: ports.Store, log: ports.Log, name: str, branch: str, source: S
     )
 
 
+def parts_in(
+    store: ports.Store, log: ports.Log, name: str, settings: Source, cwd: str = ""
+) -> SessionParts:
+    """The parts of a session whose log is open in a store."""
+    return replace(_parts(store.fenced(log), log, name, "", settings), cwd=cwd)
+
+
 def _must_be_transcript(file: Path) -> None:
     """Raise `TranscriptError` if the file has content but no record, because the session would append to it."""
     try:
@@ -366,11 +373,16 @@ def conversation(
     options: Options,
     profile: Profile | None = None,
     frame: Frame | None = None,
+    transcript: Transcript | None = None,
+    kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Conversation:
-    """Create the conversation of a session, closing its log on failure. See `Conversation` for ``frame``."""
+    """Create the conversation of a session, closing its log on failure. See `Conversation` for ``frame``.
+
+    ``transcript`` has the session's log, if it is open already; ``kinds`` are those of tools that no option names.
+    """
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return _conversation(store, model, options, known, frame)
+        return _conversation(store, model, options, known, frame, transcript, kinds)
     except BaseException:
         store.log.close()
         store.release()
@@ -443,11 +455,18 @@ def listings(store: SessionParts) -> Listings:
 
 
 def _conversation(
-    store: SessionParts, model: str, options: Options, profile: Profile, frame: Frame | None
+    store: SessionParts,
+    model: str,
+    options: Options,
+    profile: Profile,
+    frame: Frame | None,
+    transcript: Transcript | None,
+    kinds: Mapping[str, str],
 ) -> Conversation:
     clock = options.get("clock") or SystemClock()
-    origin = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
-    transcript = Transcript(store.log, origin, clock=clock, ids=options.get("ids") or RandomIds())
+    if transcript is None:
+        origin = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
+        transcript = Transcript(store.log, origin, clock=clock, ids=options.get("ids") or RandomIds())
     provider = provider_for(model, options.get("client"), options.get("wire"))
     profile = profile_through(provider, profile)
     folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
@@ -479,7 +498,7 @@ def _conversation(
         ladder = Ladder([*named_layers.resolved(added, where="the setting layer_plugins"), *ladder.layers])
     conversation = Conversation(
         transcript,
-        _request_options(profile, options),
+        _request_options(profile, options, kinds),
         profile,
         services,
         ladder,
@@ -490,7 +509,7 @@ def _conversation(
     return conversation
 
 
-def _request_options(profile: Profile, options: Options) -> RequestOptions:
+def _request_options(profile: Profile, options: Options, kinds: Mapping[str, str]) -> RequestOptions:
     tools = [_described(tool, index) for index, tool in enumerate(options.get("tools", ()))]
     prompt = options.get("system", ())
     system = prompt if isinstance(prompt, SystemPrompt) else _system(prompt)
@@ -503,7 +522,7 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         options.get("max_tokens", min(USUAL_ANSWER, profile.max_output)),
         system,
         tuple(tool.schema for tool in tools),
-        {str(tool.schema.get("name", "")): tool.kind for tool in tools},
+        {**{str(tool.schema.get("name", "")): tool.kind for tool in tools}, **kinds},
         fields,
         tuple(options.get("betas", ())),
         Lifetimes(lifetime, lifetime) if lifetime else None,

@@ -113,7 +113,7 @@ def align(
     """
     if not known:
         return Alignment("new", new=tuple(sent))
-    positions = _positions(known, sent)
+    positions = positions_of(known, sent)
     matched = {position for position in positions if position is not None}
     answers = {position for position, block in enumerate(known) if block.role == "assistant"}
     last = max(matched, default=-1)
@@ -133,7 +133,7 @@ def align(
     )
 
 
-def _positions(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[int | None]:
+def positions_of(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[int | None]:
     """For each block of the request, the position of the recorded block that it is; None if there is none."""
     waiting: defaultdict[bytes, deque[int]] = defaultdict(deque)
     for position, block in enumerate(known):
@@ -144,6 +144,14 @@ def _positions(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[i
         same = waiting.get(name)
         positions.append(same.popleft() if same else None)
     return positions
+
+
+def grown(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> Alignment:
+    """The alignment if nothing counts but what is new: what is missing was left out without a summary."""
+    positions = positions_of(known, sent)
+    new = tuple(block for block, position in zip(sent, positions, strict=True) if _is_new(block, position))
+    matched = sum(position is not None for position in positions)
+    return Alignment("grew", matched, new=new, cleared=_cleared(known, sent, positions))
 
 
 def _is_new(block: SentBlock, position: int | None) -> bool:

@@ -21,9 +21,10 @@ from sevenfold.doors.follower.recording import (
     RecordedConversation,
     RequestChanges,
     RequestComparison,
+    transcript_in,
 )
 from sevenfold.errors import TranscriptLocked
-from sevenfold.ports import Clock, Ids, Store
+from sevenfold.ports import Clock, Ids, Log, Store
 from sevenfold.record.decisions import Relayed
 from sevenfold.record.log import Answer
 from sevenfold.wire.client_request import Api, ClientRequest, read_request
@@ -68,6 +69,10 @@ class FollowedCall(Struct, frozen=True):
     changes: RequestChanges
     size: int
     sha256: str
+    body: bytes | None = None
+    """What to send in place of the program's own body; None to send that."""
+    untouched: bytes | None = None
+    """What to send if the provider refuses ``body``; None to send the program's own."""
 
 
 class ConversationFollower:
@@ -108,8 +113,7 @@ class ConversationFollower:
                 conversation, identity, request, None, RequestChanges(), len(call.body), digest
             )
         conversation, comparison = self._conversation(identity, request)
-        betas = filter(None, map(str.strip, call.headers.get(BETAS, "").split(",")))
-        changes = conversation.took(comparison, Preceding.of(request, betas))
+        changes = conversation.took(comparison, preceding_of(call, request))
         return FollowedCall(
             conversation, identity, request, comparison.alignment, changes, len(call.body), digest
         )
@@ -234,11 +238,22 @@ class ConversationFollower:
             # Another gateway records this conversation too: neither may write into the other's file.
             name = f"{name}~{self._ids.new()[:8]}"
             log = self._store.open(name)
-        conversation = RecordedConversation(
-            log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
-        )
+        conversation = self._recorded_in(log, name)
         self._open[name] = conversation
         return conversation
+
+    def _recorded_in(self, log: Log, name: str) -> RecordedConversation:
+        """The conversation that is recorded in an open log."""
+        transcript = transcript_in(
+            log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
+        )
+        return RecordedConversation(transcript, name)
+
+
+def preceding_of(call: ClientCall, request: ClientRequest) -> Preceding:
+    """What precedes the messages of a request, its beta features included."""
+    betas = filter(None, map(str.strip, call.headers.get(BETAS, "").split(",")))
+    return Preceding.of(request, betas)
 
 
 def _base_name(identity: CallIdentity) -> str:

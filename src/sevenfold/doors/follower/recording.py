@@ -37,7 +37,7 @@ from sevenfold.record.decisions import (
     Relayed,
     Rewound,
 )
-from sevenfold.record.layout import Item
+from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.usage import Usage
 from sevenfold.wire.client_request import ClientRequest, read_message
@@ -107,16 +107,22 @@ class RequestComparison(Struct, frozen=True):
     messages: dict[bytes, ReadMessage]
 
 
+def transcript_in(
+    log: Log, name: str, folder: str, *, clock: Clock, ids: Ids, gate: Gate | None = None
+) -> Transcript:
+    """A transcript whose records are marked as another program's: what users typed in it has to be told by its tags."""
+    place = Place(name, folder, f"gateway-{sevenfold.__version__}")
+    transcript = Transcript(log, place, clock=clock, ids=ids)
+    transcript.gate = gate
+    return transcript
+
+
 class RecordedConversation:
     """A conversation that is being recorded."""
 
-    def __init__(
-        self, log: Log, name: str, folder: str, *, clock: Clock, ids: Ids, gate: Gate | None = None
-    ) -> None:
-        place = Place(name, folder, f"gateway-{sevenfold.__version__}")
+    def __init__(self, transcript: Transcript, name: str) -> None:
         self.name = name
-        self.transcript = Transcript(log, place, clock=clock, ids=ids)
-        self.transcript.gate = gate
+        self.transcript = transcript
         self.principal = ""
         """Whose it is: the keyed hash of the credential that its first request came with."""
         self.preceding: Preceding | None = None
@@ -128,7 +134,7 @@ class RecordedConversation:
         """The messages of the newest request, by a hash of the bytes in which they came."""
         self._known: dict[str, tuple[KnownBlock, ...]] = {}
         """The blocks of the records in view."""
-        self._recall_principal(log)
+        self._recall_principal(transcript.log)
 
     @property
     def model(self) -> str:
@@ -143,15 +149,18 @@ class RecordedConversation:
         hashes: list[bytes] = []
         sent: list[SentBlock] = []
         for number, raw in enumerate(request.raw_messages()):
-            name = blake2b(raw, digest_size=16).digest()
-            message = self._read.get(name) or self._read_message(raw, request)
-            messages[name] = message
+            message = self.message_read(raw, request)
+            messages[_digest(raw)] = message
             hashes.append(message.content)
             for role, block, compared in message.parts:
                 sent.append(SentBlock(compared, number, role, block))
-        summarised = any(map(self._is_summary, sent))
+        summarised = any(map(self.is_summary, sent))
         alignment = align(self.known(), sent, named=named, summarised=summarised)
         return RequestComparison(alignment, hashes, messages)
+
+    def message_read(self, raw: bytes, request: ClientRequest) -> ReadMessage:
+        """A message of a request, read once for as long as it comes in the same bytes."""
+        return self._read.get(_digest(raw)) or self._read_message(raw, request)
 
     def _read_message(self, raw: bytes, request: ClientRequest) -> ReadMessage:
         message = read_message(raw, request.api)
@@ -170,7 +179,7 @@ class RecordedConversation:
         """The blocks of the records in view, in the order in which they are sent."""
         seen: dict[str, tuple[KnownBlock, ...]] = {}
         known: list[KnownBlock] = []
-        for item in self.transcript.view.items:
+        for item in self.followed():
             uuid = item.said.uuid
             parts = self._known.get(uuid)
             if parts is None:
@@ -180,7 +189,11 @@ class RecordedConversation:
         self._known = seen
         return known
 
-    def _is_summary(self, sent: SentBlock) -> bool:
+    def followed(self) -> list[Item]:
+        """The records that the program still sends, in their order."""
+        return self.transcript.view.items
+
+    def is_summary(self, sent: SentBlock) -> bool:
         """Whether a block is a summary of what was said before it."""
         if sent.role == "assistant" or sent.block.kind != "text":
             return False
@@ -196,9 +209,9 @@ class RecordedConversation:
         changes = self._changes(comparison, preceding)
         with transcript.atomic():
             if self.preceding is None or changes.in_front:
-                transcript.decide(_epoch(preceding, changes))
+                self.begin_epoch(preceding, changes)
             if alignment.happened == "compacted":
-                self._compact(alignment)
+                self.compact(alignment)
             elif alignment.happened == "went_back":
                 transcript.decide(Rewound(to=alignment.back_to))
             if alignment.cleared:
@@ -230,6 +243,14 @@ class RecordedConversation:
             for role, message in _messages(new):
                 self._say(role, message)
 
+    def begin_epoch(self, preceding: Preceding, changes: RequestChanges) -> None:
+        """Record what precedes the messages from now on."""
+        self.transcript.decide(_epoch(preceding, changes))
+
+    def take_results(self, results: Sequence[Block]) -> None:
+        """Record tool results."""
+        self.transcript.user(results)
+
     def relay(self, request: Relayed) -> None:
         """Record a request; before its answer, if there is one."""
         self.principal = self.principal or request.principal
@@ -237,13 +258,17 @@ class RecordedConversation:
 
     def answer(self, answer: Answer) -> None:
         """Record the answer to the newest request."""
+        self.record_answer(answer)
+
+    def record_answer(self, answer: Answer) -> Measured | None:
+        """Record an answer; returns the size that it reports, if it reports one."""
         if not answer.blocks:
-            return
+            return None
         known = (item.said.message_id for item in self.transcript.view.items)
         if answer.id and answer.id in known:
             # A server that counts its answers began anew: what has the same id would count as the same answer.
             answer = replace(answer, id=f"{answer.id}{_IDS_OF_ANSWERS}-{self.transcript.new_id()[:8]}")
-        self.transcript.model(self.transcript.distinct(answer))
+        return self.transcript.model(self.transcript.distinct(answer))
 
     def aside(self, answer: Answer, source: str) -> None:
         """Record what an answer cost that is not part of the conversation."""
@@ -267,7 +292,8 @@ class RecordedConversation:
         differing = (number for number, (before, now) in enumerate(pairs) if before != now)
         return RequestChanges(in_front, next(differing, None))
 
-    def _compact(self, alignment: Alignment) -> None:
+    def compact(self, alignment: Alignment) -> None:
+        """Record that the program compacted its conversation."""
         leading: list[Leading] = []
         for role, message in _messages(alignment.leading):
             for (is_summary_, repeats), run in groupby(
@@ -298,7 +324,7 @@ class RecordedConversation:
 
     def _kind_of_leading(self, sent: SentBlock) -> tuple[bool, bool]:
         """Whether a block in front of what was kept is a summary, and whether it repeats what was said before."""
-        return self._is_summary(sent), bool(sent.recorded)
+        return self.is_summary(sent), bool(sent.recorded)
 
     def _newest_usage(self) -> Usage | None:
         newest_first = reversed(self.transcript.view.items)
@@ -324,7 +350,10 @@ class RecordedConversation:
             results = [block for block in shown if block.kind == "tool_result"]
             fitting, others = calls.matched(results, waiting)
             rest = [block for block in shown if block.kind != "tool_result"]
-            transcript.user([*fitting.values(), *others, *rest])
+            if results:
+                self.take_results([*fitting.values(), *others])
+            if rest:
+                transcript.user(rest)
 
     def _recall_principal(self, log: Log) -> None:
         """Find out whose a conversation is that was recorded before."""
@@ -335,6 +364,10 @@ class RecordedConversation:
             system = tuple(map(bytes, epoch.system))
             tools = tuple(map(bytes, epoch.tools))
             self.preceding = Preceding(epoch.model, system, tools, epoch.settings, tuple(epoch.betas))
+
+
+def _digest(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
 
 
 def _counted(system: tuple[bytes, ...]) -> tuple[bytes, ...]:

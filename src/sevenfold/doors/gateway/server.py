@@ -8,7 +8,6 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,11 +16,9 @@ from sevenfold.doors.gateway.recorder import Recorder
 from sevenfold.doors.gateway.relay import PIECE, Relay
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.errors import UserError
-from sevenfold.stores.files import private_folder, write_whole
 
 STOPPING_SECONDS = 5.0
 """How long connections that are still open may take to end when the gateway stops."""
-SECRET_BYTES = 32
 BACKLOG = 256
 
 
@@ -129,15 +126,3 @@ def _listening(host: str, port: int) -> socket.socket:
         raise UserError(
             f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
         ) from error
-
-
-def secret_of(path: Path) -> bytes:
-    """The key under which credentials are hashed on this machine; a new one if the file is missing or damaged."""
-    with suppress(OSError):
-        secret = path.read_bytes()
-        if len(secret) == SECRET_BYTES:
-            return secret
-    secret = secrets.token_bytes(SECRET_BYTES)
-    private_folder(path.parent)
-    write_whole(path, secret)
-    return secret

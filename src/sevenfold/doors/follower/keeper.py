@@ -1,0 +1,118 @@
+"""Follows the conversations of programs and keeps them within their windows: one core for every door that acts.
+
+A door calls `KeepingFollower.prepare` with a request and sends what it returns, then `ended` with the answer. Whatever
+goes wrong in between, the program's own bytes are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.gate import Gate
+from sevenfold.doors.follower.follower import (
+    ClientCall,
+    ConversationFollower,
+    FollowedCall,
+    preceding_of,
+)
+from sevenfold.doors.follower.identity import CREDENTIALS
+from sevenfold.doors.follower.keeping import KeptConversation
+from sevenfold.doors.follower.recording import RecordedConversation, transcript_in
+from sevenfold.ports import Client, Clock, Ids, Log, Store
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.providers.http_client import HttpClient
+from sevenfold.providers.openai.client import OpenAIClient
+from sevenfold.session import factory
+from sevenfold.settings import Source
+
+PASSED_ON = frozenset(
+    {*CREDENTIALS, "anthropic-version", "user-agent", "openai-organization", "openai-project"}
+)
+"""Headers of a program's request that our own calls for its conversation repeat."""
+
+REFUSED = (400, 413, 422)
+"""Statuses with which a provider refuses a body; the program's own may be accepted."""
+
+
+def client_like(call: ClientCall, address: str) -> Client:
+    """A client for our own calls, with the address and the credential of a program's request."""
+    headers: Mapping[str, str] = {name: value for name, value in call.headers.items() if name in PASSED_ON}
+    http = HttpClient(address, headers)
+    if call.api == "messages":
+        return AnthropicClient(http)
+    return OpenAIClient(http, api=call.api)
+
+
+class KeepingOptions(Struct, frozen=True):
+    """How conversations are kept."""
+
+    settings: Source
+    client: Callable[[ClientCall, str], Client] = client_like
+    """Makes the client for our own calls from a program's request and its address."""
+    gate: Callable[[], Gate | None] = lambda: None
+    """Gives what masks secrets now."""
+    failed: Callable[[Exception], None] = lambda error: None
+    """Told whatever made the follower send a program's own bytes."""
+
+
+class KeepingFollower(ConversationFollower):
+    """Records what programs send to models, and keeps their conversations within the window."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        secret: bytes,
+        options: KeepingOptions,
+        *,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        super().__init__(store, folder, secret, clock=clock, ids=ids, gate=options.gate)
+        self._options = options
+
+    def prepare(self, call: ClientCall, address: str) -> FollowedCall:
+        """Take in a request to the server at ``address``; its ``body`` is what to send, if it is not the program's own.
+
+        Raises `MalformedRequest` if the request cannot be read.
+        """
+        followed = self.sent(call)
+        conversation = followed.conversation
+        if not isinstance(conversation, KeptConversation):
+            return followed
+        try:
+            if followed.alignment is None:
+                return self._aside(followed, conversation)
+            conversation.led_through(self._options.client(call, address), call.api)
+            bodies = conversation.bodies(followed.request, preceding_of(call, followed.request))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
+            self._options.failed(error)
+            return followed
+        return replace(followed, body=bodies.body, untouched=bodies.untouched)
+
+    def _aside(self, followed: FollowedCall, conversation: KeptConversation) -> FollowedCall:
+        """A program's own request for a summary is shown what we show; anything else aside stays as it is."""
+        if followed.identity.purpose != "compaction":
+            return followed
+        return replace(followed, body=conversation.shown_to_summarise(followed.request))
+
+    def refused(self, call: FollowedCall) -> None:
+        """Take note that the provider refused what was sent in place of a program's own body."""
+        if isinstance(call.conversation, KeptConversation):
+            call.conversation.leave_alone()
+
+    def settle(self, seconds: float = 5.0) -> None:
+        """Wait at most so long, for each conversation, for summaries that are being made."""
+        for conversation in self._open.values():
+            if isinstance(conversation, KeptConversation):
+                conversation.settle(seconds)
+
+    def _recorded_in(self, log: Log, name: str) -> RecordedConversation:
+        transcript = transcript_in(
+            log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
+        )
+        parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
+        return KeptConversation(transcript, name, parts)
