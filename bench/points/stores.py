@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import fire, store_cost
+from bench import fire, outage, store_cost
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +34,19 @@ def without_fence(_: Path | None) -> list[Outcome]:
     verdict = fire.run(sessions=40, kills=0, freezes=8, unfenced=True)
     return [
         Outcome("without the fencing number it fails", bool(verdict.faults), str(verdict), "some faults")
+    ]
+
+
+def server_stopped(_: Path | None) -> list[Outcome]:
+    """The server is stopped at once under load, with every append forced and without."""
+    forced, relaxed = outage.measure(), outage.measure(relaxed=True)
+    return [
+        Outcome(
+            "forced appends survive", forced.lost + forced.faults + forced.told == 0, str(forced), "0 lost"
+        ),
+        Outcome(
+            "losses of appends that were not forced are told", relaxed.faults == 0, str(relaxed), "0 faults"
+        ),
     ]
 
 
@@ -67,6 +80,7 @@ def cost(_: Path | None) -> list[Outcome]:
 POINTS: list[Point] = [
     ("PostgreSQL: workers killed and frozen", under_fire),
     ("PostgreSQL: the same without a fence", without_fence),
+    ("PostgreSQL: server stopped at once", server_stopped),
     ("PostgreSQL: behind a pooler", through_pooler),
     ("PostgreSQL: cost", cost),
 ]
