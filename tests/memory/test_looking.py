@@ -567,3 +567,20 @@ def test_after_texts_of_others_a_second_question_shows_none_of_them_and_still_en
     assert rule in kept(work)
     memory = sevenfold.open_memory(work)
     assert not any(one.entry.over(memory.today()) for one in memory.entries())
+
+
+@pytest.mark.spec("S18.3")
+def test_the_user_is_told_which_wish_was_not_remembered_unless_it_holds_a_secret(work):
+    events: list[Any] = []
+    secret = "sk-ant-api03-" + "aB3" * 31 + "-abcdefAA"
+    with session(work, "a", client(Extractor()), events) as opened:
+        opened.user("Only for today, skip the linter please.")
+        opened.complete()
+        opened.user(f"Our key is {secret} by the way.")
+        opened.complete()
+    refused = [reason for reason in asides(events) if reason.startswith("not remembered")]
+    assert (
+        refused[0] == 'not remembered ("Only for today, skip the linter please."): it applies only for now'
+    )
+    assert len(refused) == 2
+    assert not any("sk-ant" in reason for reason in refused)

@@ -278,7 +278,9 @@ def test_what_the_fork_read_is_not_remembered_and_what_it_concludes_is_no_more_t
     assert "another machine" in known.entry.body
     assert known.stamp.origin == "file"
     assert any(
-        "a file, a command or memory shows it" in e.reason for e in events if isinstance(e, SteppedAside)
+        "a file, a command or memory already says it" in e.reason
+        for e in events
+        if isinstance(e, SteppedAside)
     )
 
 

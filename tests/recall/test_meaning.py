@@ -473,7 +473,7 @@ def test_a_session_and_its_agent_look_by_meaning_unless_that_is_switched_off(
             assert len(agent.search(PARAPHRASE)) == on
             assert session.recall(PARAPHRASE, by="words") == []
             assert [hit.matched for hit in session.recall(PARAPHRASE, by="meaning")] == [("meaning",)]
-            with pytest.raises(InputError, match="cannot look by 'smell'"):
+            with pytest.raises(InputError, match="has no method 'smell'"):
                 session.recall(PARAPHRASE, by="smell")
 
 

@@ -132,18 +132,18 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     quoted_statements = [seen.statement(words, fact.message) for words in fact.quotations]
     own = {statement.text: statement for statement in quoted_statements if statement is not None}
     if own and seen.new and seen.new.isdisjoint(statement.record for statement in own.values()):
-        raise Refused("it was said earlier, and looked at then")
+        raise Refused("you said it earlier, and it was considered then")
     note = as_data(fact.note)[:MOST_NOTE]
     words = tuple(own) or fact.quotations or (note,)
     text = "\n".join(words)
     if not text.strip():
-        raise Refused("it says nothing")
+        raise Refused("it is empty")
     if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         raise Refused(problem)
     named = _named_days(fact, own, seen)
     until = _until(fact, own, named, seen)
     if not until and all(map(is_temporary, words)):
-        raise Refused("it holds for the moment only")
+        raise Refused("it applies only for now")
     if all(map(finished, words)):
         raise Refused("it reports finished debugging")
     note = "\n\n".join(filter(None, (note, dates_line(named))))
@@ -208,11 +208,11 @@ def _kept(
     """A new entry for the fact; raises `Refused` if the model knows it without memory."""
     stated = new.entry.quotations or fact.quotations or (new.entry.body,)
     if all(any(says(text, statement) for text in seen.given) for statement in stated):
-        raise Refused("the model is given this in every session")
+        raise Refused("the model sees this in every session anyway")
     if not new.stamp.trusted and all(
         any(says(text, statement) for text in seen.shown) for statement in stated
     ):
-        raise Refused("a file, a command or memory shows it")
+        raise Refused("a file, a command or memory already says it")
     file = free_name(new.entry.file, taken)
     content = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md"))).render()
     return file, EntryEdit(content, replace(new.stamp, sha256=digest(content)))

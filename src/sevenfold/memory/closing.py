@@ -116,7 +116,7 @@ def _earlier(
         return None if held.entry.over(memory.today()) else held
     statement = seen.statement(named, forgiving=False)
     if statement is None:
-        raise Refused("nothing that the user said before has these words")
+        raise Refused("no earlier statement of the user contains these words")
     if (
         statement.text == later.text
         or not seen.is_new(statement.record)

@@ -127,7 +127,7 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
     """A new entry; raises `InputError` if the name is not allowed."""
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
-        raise InputError(f"{name[:80]!r} cannot name an entry: use a to z, digits, dots and dashes")
+        raise InputError(f"{name[:80]!r} is not a valid entry name; use a to z, digits, dots and dashes")
     page = Page((), f"\n{_clean(body).strip()}\n").with_value("name", name)
     page = page.with_value("description", shortened(_clean(description), 150)).with_value("type", kind)
     return MemoryEntry(file, page)

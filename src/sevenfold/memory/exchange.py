@@ -116,14 +116,14 @@ def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
         # Not msgspec's own parser, which refuses unpaired surrogates.
         records = msgspec.convert(json.loads(content), list[dict[str, Any]])
     except (ValueError, RecursionError) as error:
-        raise InputError(f"this is not a JSON list of memories: {error}") from error
+        raise InputError(f"expected a JSON list of memories: {error}") from error
     files: dict[str, bytes] = {}
     extras: dict[str, str] = {}
     for number, record in enumerate(records):
         path = record.get("path")
         text = record.get("content")
         if path in files:
-            raise InputError(f"{path}: the list has two memories of this path; remove one")
+            raise InputError(f"{path}: the list has two memories with this path; remove one")
         if not isinstance(path, str) or not isinstance(text, str):
             raise InputError(f"memory {number} of the list has no path or no content")
         held = _bytes(text)

@@ -573,7 +573,9 @@ class Memory:
     def _object(self, sha256: str) -> bytes:
         content = self._folder.read(OBJECTS + sha256)
         if content is None or digest(content) != sha256:
-            raise Refused(f"{self.path}/{OBJECTS}{sha256[:16]}… is gone or damaged; restore a backup")
+            raise Refused(
+                f"{self.path}/{OBJECTS}{sha256[:16]}… is missing or damaged; restore it from a backup"
+            )
         return content
 
     def _content(self, file: str, stamp: Provenance) -> bytes | None:

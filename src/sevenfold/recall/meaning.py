@@ -81,7 +81,7 @@ class Likeness(Struct, frozen=True):
 def way(asked: str | None) -> Way | None:
     """Validate the name of a search method; None stays None. Raises `InputError` for an unknown name."""
     if asked is not None and asked not in WAYS:
-        raise InputError(f"recall cannot look by {asked!r}; it looks by {', '.join(WAYS)}")
+        raise InputError(f"recall has no method {asked!r}; choose {', '.join(WAYS)}")
     return asked
 
 
@@ -165,7 +165,7 @@ class ByMeaning:
             self._looked = True
         if self.loaded is None and by is not None:
             raise InputError(
-                "looking by meaning needs vectors, which are not installed; "
-                "run: pip install 'sevenfold[meaning]', or look by words"
+                "search by meaning needs an extra that is not installed; "
+                "run: pip install 'sevenfold[meaning]', or search by words"
             )
         return (self.loaded,) if self.loaded else ()

@@ -108,7 +108,7 @@ def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
         return frozenset(KINDS)
     names = (asked,) if isinstance(asked, str) else tuple(asked)
     if unknown := [name for name in names if name not in KINDS]:
-        raise InputError(f"there is no kind {unknown[0]!r} to recall; there are {', '.join(KINDS)}")
+        raise InputError(f"{unknown[0]!r} is not a kind of passage; choose {', '.join(KINDS)}")
     return frozenset(kind for name in names for kind in _FAMILIES.get(name, (name,)))
 
 

@@ -261,7 +261,7 @@ def test_the_command_names_ignored_fields_and_files_that_cannot_be_used(
     assert main(["agents", "check", "--folder", str(project)]) == 1
     checked = capsys.readouterr().out
     assert "ignored: color:" in checked
-    assert "b.md: it has no description" in checked
+    assert "b.md: the head has no description" in checked
     assert main(["agents", "check", "nobody", "--folder", str(project)]) == 2
     assert "there are: a, fork, general" in capsys.readouterr().err
 
@@ -312,4 +312,4 @@ def test_instructions_that_are_no_text_are_refused(project: Path, home: Path) ->
         project / ".codex/agents/a.toml", 'name = "a"\ndescription = "x"\ndeveloper_instructions = ["y"]\n'
     )
     (problem,) = found(project, home).problems.values()
-    assert "not a text" in problem
+    assert "must be a string" in problem

@@ -211,15 +211,15 @@ def define(
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
     if not named:
-        raise InputError("it has no name; add one to its head")
+        raise InputError("the head has no name; add a line like name: reviewer")
     check_agent_name(named)
     description = fields.pop("description", None)
     if not isinstance(description, str) or not description.strip():
-        raise InputError("it has no description; add one that says when to use the agent")
+        raise InputError("the head has no description; add one that says when to use the agent")
     if dialect == "codex" and not isinstance(body := fields.pop("developer_instructions", ""), str):
-        raise InputError("its developer_instructions are not a text")
+        raise InputError("developer_instructions must be a string")
     if len(body) > LONGEST_PROMPT:
-        raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
+        raise InputError(f"its prompt has {len(body):,} characters; the limit is {LONGEST_PROMPT:,}")
     about = _one_line(description)
     prompt = body.strip()
     definition = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
@@ -276,12 +276,10 @@ def _toml(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
 def _markdown(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     page = split(text)
     if not page.head:
-        raise InputError(
-            "it has no head: begin it with --- and lines like 'name: reviewer', and close with ---"
-        )
+        raise InputError("the file has no head; begin it with ---, lines like 'name: reviewer', and ---")
     head = "".join(page.head)
     if len(head) > LONGEST_HEAD:
-        raise InputError(f"its head has {len(head):,} characters; at most {LONGEST_HEAD:,} are taken")
+        raise InputError(f"its head has {len(head):,} characters; the limit is {LONGEST_HEAD:,}")
     try:
         return _yaml(head), page.body, {}
     except ValueError as error:

@@ -164,7 +164,9 @@ class Descent(Struct, frozen=True):
         definition = self.definition
         started = self.entry.started
         if provider_for(started.model).name != provider_for(parent.model).name:
-            raise InputError(f"{started.model} is answered for by another provider than {parent.model}")
+            raise InputError(
+                f"{started.model} belongs to another provider than {parent.model}; choose a model of the same one"
+            )
         own = parent.options.get("system")
         options: AgentOptions = {
             **parent.options,
@@ -214,7 +216,7 @@ class Descent(Struct, frozen=True):
         if astray or folder.resolve() != folder:
             # The agent may read and write this folder, and a link in a project could lead anywhere.
             raise Refused(
-                f"{place / MEMORY / self.definition.name} is reached by a link; replace it by a folder"
+                f"{place / MEMORY / self.definition.name} is behind a symbolic link; replace the link with a folder"
             )
         return folder
 

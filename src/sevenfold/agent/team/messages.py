@@ -145,7 +145,7 @@ class Post:
         if not matching:
             names = [correspondent.name or correspondent.id for correspondent in known]
             if not names:
-                raise InputError(f"there is no agent {to!r}, nor any other to send to")
+                raise InputError(f"there is no agent {to!r}, and no other agent to send to")
             raise InputError(unknown("agent", to, names))
         return matching[:1]
 

@@ -123,7 +123,7 @@ class Roster:
         if entry is None:
             names = [candidate.started.name or candidate.id for candidate in self._entries.values()]
             raise InputError(
-                unknown("agent", to, names) if names else f"there is no agent {to!r}; none was started"
+                unknown("agent", to, names) if names else f"there is no agent {to!r}; no agent was started"
             )
         return entry
 

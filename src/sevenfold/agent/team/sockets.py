@@ -58,7 +58,7 @@ class MessageSocket:
                 self._listening.bind(name)
                 self._listening.listen(8)
         except OSError as error:
-            raise Refused(f"{path}: no socket could be opened there ({error})") from error
+            raise Refused(f"{path}: the socket could not be opened ({error})") from error
         self._thread = threading.Thread(target=self._serve, daemon=True, name="sevenfold-socket")
         self._thread.start()
 

@@ -281,7 +281,7 @@ class Team:
                 "prompt."
             )
         if task.model and model_for(self._parent, task.model) != self._parent.model:
-            raise InputError("a fork has the model of the conversation it begins with; leave out model")
+            raise InputError("a fork uses the model of its parent; leave out model")
         return True, "its definition says so"
 
     def would_fork(self, given: AgentInput) -> bool:
@@ -316,7 +316,7 @@ class Team:
         """Run an agent in the background."""
         conversation = self.root._parent.conversation
         if conversation.background is None:
-            raise Refused("nothing runs in the background here; start it in the foreground")
+            raise Refused("background agents are not available here; start it in the foreground")
         # Registered now, because it would count as not working until the first step of its flow.
         self._workers[entry.id] = _Worker(ProgressLine(self._parent.clock))
         conversation.run_background(unguarded(self.work(entry)), partial(self._background_ended, entry))
@@ -358,7 +358,7 @@ class Team:
         parent, started = self._parent, entry.started
         definition = self.definitions.get(started.agent_type)
         if definition is None:
-            raise Refused(f"there is no type of agent {started.agent_type!r} any more")
+            raise Refused(f"the agent type {started.agent_type!r} no longer exists")
         child = parent.create_subagent(Descent(parent, definition, entry))
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)

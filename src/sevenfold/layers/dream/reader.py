@@ -56,9 +56,7 @@ class MemoryReader:
         arguments = _split(line)
         name = arguments[0] if arguments else ""
         if name not in COMMANDS:
-            raise Refused(
-                f"{name[:40] or 'nothing'} is not available here; there is {', '.join(COMMANDS)}."
-            )
+            raise Refused(f"{name[:40] or 'nothing'} is not available here; use {', '.join(COMMANDS)}.")
         if name == "find":
             lines = self._find(arguments[1:])
             shown = MOST_LINES
@@ -90,7 +88,7 @@ class MemoryReader:
                 looked_at = {name: name if test == "-path" else name.rpartition("/")[2] for name in names}
                 names = [name for name, part in looked_at.items() if fnmatchcase(part, value)]
             elif (test, value) != ("-type", "f"):
-                raise Refused(f"find knows -name, -path and -type f here, not {test[:20]}.")
+                raise Refused(f"find supports only -name, -path and -type f here, not {test[:20]}.")
         yield from names
 
     def _grep(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
@@ -112,7 +110,7 @@ class MemoryReader:
     def _read(self, command: str, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
         names = self._files(*rest)
         if any(name.startswith(TRANSCRIPTS) for name in names):
-            raise Refused("Transcripts can be searched with grep and never be read whole.")
+            raise Refused("Transcripts can only be searched with grep, not read.")
         for name in names:
             content = self._folder.read(name) or b""
             text = content.decode(errors="replace")
@@ -220,7 +218,9 @@ def _count(options: Mapping[str, str]) -> int:
 def _matcher(pattern: str, *, folded: bool) -> Matcher:
     """A matcher for plain words, with ``.*`` between them and ``|`` between alternatives, which runs in linear time."""
     if _SPECIAL.search(pattern):
-        raise Refused("grep takes plain words here, with .* between them and | between alternatives.")
+        raise Refused(
+            "grep supports only plain words here, with .* between them and | between alternatives."
+        )
     if folded:
         pattern = pattern.casefold()
     choices = [

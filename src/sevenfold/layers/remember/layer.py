@@ -53,6 +53,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
+from sevenfold.record.quoting import quotation
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
 
@@ -451,13 +452,23 @@ class MemoryKeeper:
             self._tell("extract", line, self._memory.path)
         for admission in admitted:
             if admission.refused:
-                self._aside(f"not remembered: {admission.refused}")
+                self._aside(f"not remembered{self._what(admission)}: {admission.refused}")
             for closing in admission.closed:
                 if closing.change:
                     self._tell("close", policy.closed(closing), self._memory.path)
                 else:
                     earlier = shortened(closing.earlier, policy.LONGEST_SOURCE)
                     self._aside(f'"{earlier}" still counts: {closing.refused}')
+
+    def _what(self, admission: Admission) -> str:
+        """The beginning of a refused fact, for the user to see what was meant; empty if it holds a secret.
+
+        Events go to logs and telemetry.
+        """
+        text = " ".join((*admission.fact.quotations, admission.fact.note)).strip()
+        if not text or self._memory.refuses(text.encode(errors="replace")):
+            return ""
+        return f" ({quotation(text, policy.LONGEST_SOURCE)})"
 
     def _cover(self, record: str) -> None:
         """Record that everything up to a record was looked at."""
