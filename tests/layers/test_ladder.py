@@ -119,7 +119,7 @@ def test_a_newest_message_that_is_too_heavy_alone_is_named_as_the_cause(budget: 
 def test_a_fixed_part_that_does_not_fit_alone_is_named_as_such() -> None:
     parts = Parts(system=150_000, tools=20_000, pinned=0, newest=8_000, rest=0)
     told = ladder.too_full(check(), WINDOW, parts, limit=177_000, steps=("snip",))
-    assert "alone does not fit" in told
+    assert "already exceed the limit" in told
     assert "shorten the system prompt" in told
     assert "snip" not in told
 

@@ -233,7 +233,7 @@ def test_a_dream_that_cannot_begin_says_why(work):
             one.reason for one in night.events if isinstance(one, SteppedAside) and one.layer == "dream"
         ]
     assert len(reasons) == 1
-    assert "this is a link" in reasons[0]
+    assert "is a symlink" in reasons[0]
 
 
 @pytest.mark.spec("S7.7")

@@ -114,7 +114,7 @@ def test_images_and_documents_of_the_newest_message_are_not_blamed_on_the_conver
 def test_a_system_prompt_that_does_not_fit_alone_is_named_as_the_cause() -> None:
     held = scripted("Hello.", settings=SMALL, system="Always be careful about this. " * 8_000)
     held.session.user("Begin.")
-    assert "alone does not fit" in stuck(held)
+    assert "already exceed the limit" in stuck(held)
 
 
 @pytest.mark.spec("S2.8")

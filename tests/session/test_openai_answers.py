@@ -194,7 +194,7 @@ def test_why_an_answer_ended_is_known(reply: dict[str, Any], text: str, stop: st
 
 FOREIGN: list[tuple[Any, str]] = [
     ({}, "fields none is no answer"),
-    ([], "a list is no answer when it is empty"),
+    ([], "the list is empty"),
     ({"role": "assistant", "content": "hi"}, "fields role, content is no answer"),
     ({"object": "list", "data": []}, "a list is no answer"),
     ({"type": "message", "id": "msg_1"}, "a message is no answer"),
