@@ -249,7 +249,8 @@ def _match(
         elif any(_changed_result(one.block, heard.block) for one in others):
             raise Refused(
                 f"messages[{heard.message}] has another result for the call {heard.block.id} than the session; "
-                "what a tool said once stays. Give the list as it was, or bring it into a new session with messages()"
+                "a recorded tool result cannot be changed. Give the list as it was, or bring it into a new session "
+                "with messages()"
             )
     return [*left, *(one.record for one in others)], matches
 

@@ -180,9 +180,7 @@ def fill(template: str, values: Mapping[str, str | None], *, where: str = "the t
     if missing := sorted(named - values.keys()):
         raise InputError(f"{where}: no value was given for {', '.join(missing)}")
     if unused := sorted(values.keys() - named):
-        raise InputError(
-            f"{where}: nothing in it uses {', '.join(unused)}; take the value or the text away"
-        )
+        raise InputError(f"{where}: nothing in it uses {', '.join(unused)}; remove the value, or use it")
     shown = _PART.sub(lambda part: "" if values[part[1]] is None else part[2], template)
     if stray := _BRACES.search(_HOLE.sub("", shown)):
         raise InputError(f"{where}: {stray[0]!r} is neither a hole nor a part; parts cannot be nested")

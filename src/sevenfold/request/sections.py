@@ -43,7 +43,7 @@ class Section(Struct, frozen=True):
         if self.stage == "static" and self.volatile:
             raise InputError(
                 f"section {self.name!r} is static, so it cannot vary ({self.volatile!r}); "
-                "make it a session section, or take its reason away"
+                "make it a session section, or remove its reason"
             )
 
 

@@ -56,12 +56,12 @@ class Sent(Struct, frozen=True):
     def bytes(self) -> int:
         """The total size of its parts; at least 1."""
         fixed = sum(len(raw) for _, raw in self.frame.parts())
-        return fixed + sum(one.size for one in self.messages) or 1
+        return fixed + sum(message.size for message in self.messages) or 1
 
     def marked(self) -> set[str]:
         """The names of the fixed parts that end in a cache marker."""
-        ends = {("system", place): f"system block {place + 1}" for place in range(len(self.frame.system))}
-        ends |= {("tools", place): f"tool {tool_name(raw)}" for place, raw in enumerate(self.frame.tools)}
+        ends = {("system", index): f"system block {index + 1}" for index in range(len(self.frame.system))}
+        ends |= {("tools", index): f"tool {tool_name(raw)}" for index, raw in enumerate(self.frame.tools)}
         return {ends[mark.level, mark.index] for mark in self.markers if mark.level != "messages"}
 
 
@@ -136,16 +136,16 @@ class Watched(Struct, frozen=True):
         """Continue from the last request of an earlier process, if what it sent and left in the cache is known."""
         if sent is None or usage is None or self.sent is not None:
             return self
-        left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        return replace(self, sent=sent, cached=left)
+        left_cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        return replace(self, sent=sent, cached=left_cached)
 
     def look(self, sending: Sent, profile: Profile) -> Watched:
         """Before sending: find what changed, and what that will cost."""
-        before = self.sent
-        if before is None or not self.cached:
+        last_sent = self.sent
+        if last_sent is None or not self.cached:
             return replace(self, pending=sending, forecast=Forecast(announced=self.announced))
-        change = first_loss(before, sending, profile)
-        expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
+        change = first_loss(last_sent, sending, profile)
+        expired = sending.at - last_sent.at > SECONDS.get(last_sent.lifetimes.tail, 300)
         lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
         usd = rewrite_usd(lost, sending.lifetimes, profile)
         return replace(self, pending=sending, forecast=Forecast(change, expired, lost, usd, self.announced))
@@ -163,19 +163,20 @@ class Watched(Struct, frozen=True):
         if sending is None:
             return self, None
         fall = self.cached - usage.cache_read_input_tokens
-        found = None
+        cache_break = None
         if before is not None and fall > TOKENS and fall > SHARE * self.cached:
-            found = self._explain(fall, sending, before, profile)
+            cache_break = self._explain(fall, sending, before, profile)
         if not keeps and before is not None:
-            refreshed = replace(before, at=sending.at) if found is None else before
-            return replace(self, sent=refreshed, pending=None, forecast=Forecast(), announced=""), found
-        left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        return Watched(sending, left), found
+            refreshed = replace(before, at=sending.at) if cache_break is None else before
+            unchanged = replace(self, sent=refreshed, pending=None, forecast=Forecast(), announced="")
+            return unchanged, cache_break
+        left_cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        return Watched(sending, left_cached), cache_break
 
-    def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile) -> CacheBroke:
+    def _explain(self, fall: int, sending: Sent, last_sent: Sent, profile: Profile) -> CacheBroke:
         change = self.forecast.change
-        elapsed = sending.at - before.at
-        part = change.words if change else ""
+        elapsed = sending.at - last_sent.at
+        part_name = change.words if change else ""
         diff = ""
         if self.forecast.expired:
             # Nothing was left that a decision or a change could have lost.
@@ -190,7 +191,7 @@ class Watched(Struct, frozen=True):
             expected = False
             diff = change.diff()
         else:
-            lifetime = SECONDS.get(before.lifetimes.tail, 300)
+            lifetime = SECONDS.get(last_sent.lifetimes.tail, 300)
             cause = UNEXPLAINED
             expected = False
             diff = (
@@ -199,7 +200,7 @@ class Watched(Struct, frozen=True):
             )
         usd = rewrite_usd(fall, sending.lifetimes, profile)
         return CacheBroke(
-            cause=cause, part=part, tokens=fall, usd=usd, elapsed=elapsed, expected=expected, diff=diff
+            cause=cause, part=part_name, tokens=fall, usd=usd, elapsed=elapsed, expected=expected, diff=diff
         )
 
 
@@ -253,8 +254,9 @@ def first_change(before: Sent, now: Sent) -> Change | None:
         later = now.messages[place] if place < len(now.messages) else None
         if later is None or not _extends(message, later, last=place == len(before.messages) - 1):
             raw = later.raw if later else b""
-            kept = passed + sum(one.size for one in before.messages[:place]) if place else safe
-            return Change("message", f"message {place + 1}", message.raw, raw, kept / before.bytes)
+            extended = passed + sum(earlier.size for earlier in before.messages[:place])
+            kept_bytes = extended if place else safe
+            return Change("message", f"message {place + 1}", message.raw, raw, kept_bytes / before.bytes)
     return None
 
 
@@ -267,8 +269,10 @@ def _extends(message: Message, later: Message, *, last: bool) -> bool:
 
 def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, bytes]], place: int) -> Change:
     name, raw = was[place]
-    tools = [[part for part in parts if part[0].startswith("tool ")] for parts in (was, now)]
-    if name.startswith("tool ") and tools[0] != tools[1] and sorted(tools[0]) == sorted(tools[1]):
+    tools_before = [named_part for named_part in was if named_part[0].startswith("tool ")]
+    tools_now = [named_part for named_part in now if named_part[0].startswith("tool ")]
+    is_reordered = tools_before != tools_now and sorted(tools_before) == sorted(tools_now)
+    if name.startswith("tool ") and is_reordered:
         return Change("tool_order", "the order of tools")
     later = dict(now).get(name)
     if later is None:
@@ -282,17 +286,17 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
 def _section_change(before: Frame, now: Frame) -> Change | None:
     """The section of the system prompt that changed, if its sections are known."""
     later = dict(now.sections)
-    for name, words in before.sections:
-        if later.get(name) != words:
-            part = f"system section {name}" + ("" if name in later else " is gone")
+    for name, text in before.sections:
+        if later.get(name) != text:
+            part_name = f"system section {name}" + ("" if name in later else " is gone")
             now_words = later.get(name, "").encode()
-            return Change("system", part, words.encode(), now_words, place=f"section {name}")
+            return Change("system", part_name, text.encode(), now_words, place=f"section {name}")
     added = [name for name in later if name not in dict(before.sections)] if before.sections else []
     if not added:
         return None
-    part = f"system section {added[0]} was added"
+    part_name = f"system section {added[0]} was added"
     place = f"section {added[0]}"
-    return Change("system", part, b"", later[added[0]].encode(), place=place)
+    return Change("system", part_name, b"", later[added[0]].encode(), place=place)
 
 
 def _cause(name: str) -> str:
@@ -338,10 +342,10 @@ def _changed_characters(was: str, now: str) -> tuple[int, int]:
     for tag, start, end, later_start, later_end in difflib.SequenceMatcher(None, *lines).get_opcodes():
         if tag == "equal":
             continue
-        before = "".join(lines[0][start:end])
-        after = "".join(lines[1][later_start:later_end])
-        head = len(commonprefix([before, after]))
-        tail = len(commonprefix([before[head:][::-1], after[head:][::-1]]))
-        added += len(after) - head - tail
-        removed += len(before) - head - tail
+        old_text = "".join(lines[0][start:end])
+        new_text = "".join(lines[1][later_start:later_end])
+        head = len(commonprefix([old_text, new_text]))
+        tail = len(commonprefix([old_text[head:][::-1], new_text[head:][::-1]]))
+        added += len(new_text) - head - tail
+        removed += len(old_text) - head - tail
     return added, removed

@@ -118,7 +118,7 @@ class Clearer:
         """What the next pass would do; writes nothing."""
         plan = self.plan(self._c.last_size)
         planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
-        return [one for one in (self._deletion(), planned) if one is not None]
+        return [proposed for proposed in (self._deletion(), planned) if proposed is not None]
 
     def suffices(self, size: Size) -> bool:
         """Whether what can be cleared now would do instead of a compaction; content that stays never gets smaller."""
@@ -144,9 +144,9 @@ class Clearer:
         if plan.chosen == "nothing" and decided_in == passes and decided_at != boundary:
             # After the compaction of this pass, nothing is left to do: what led to it is what must be told.
             plan = decided
-        after = ledger.requested(1) if ledger.ahead else ledger
+        next_ledger = ledger.requested(1) if ledger.ahead else ledger
         chosen = Why(0, 0, 0, plan.rule, plan.chosen, list(plan.options))
-        self._c.consider(replace(chosen, owed=after.owed or None, ahead=after.ahead))
+        self._c.consider(replace(chosen, owed=next_ledger.owed or None, ahead=next_ledger.ahead))
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
@@ -184,16 +184,18 @@ class Clearer:
             if by_provider:
                 self._edits_refused = self._epoch
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
-        before = self._c.size().tokens
+        tokens_before = self._c.size().tokens
         with self._c.atomic():
-            reference = (
-                provider_edits.open_epoch(self._c).id if by_provider else self._write_clearing(plan, before)
-            )
-        after = before - plan.tokens if by_provider else self._c.size().tokens
+            if by_provider:
+                reference = provider_edits.open_epoch(self._c).id
+            else:
+                reference = self._write_clearing(plan, tokens_before)
+        tokens_after = tokens_before - plan.tokens if by_provider else self._c.size().tokens
         if plan.cause in ("room", "size", *IN_ORDER):
-            self._progress = self._progress.after(self._c.account.requests, before - after, after)
+            freed = tokens_before - tokens_after
+            self._progress = self._progress.after(self._c.account.requests, freed, tokens_after)
         self._ledger = plan.ledger
-        self._c.events.acted(proposed, before, after, reference, undoable=not by_provider)
+        self._c.events.acted(proposed, tokens_before, tokens_after, reference, undoable=not by_provider)
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
@@ -249,10 +251,11 @@ class Clearer:
             c.transcript.decide(Pinned())
         proposed = self._deletion()
         if proposed is not None and c.events.may(proposed):
-            before = c.size().tokens
+            tokens_before = c.size().tokens
             record = c.transcript.view.items[-1].said.uuid
-            made = c.transcript.decide(Pinned(calls=list(proposed.targets), record=record))
-            c.events.acted(proposed, before, max(0, before - proposed.tokens), made.id)
+            decision = c.transcript.decide(Pinned(calls=list(proposed.targets), record=record))
+            tokens_after = max(0, tokens_before - proposed.tokens)
+            c.events.acted(proposed, tokens_before, tokens_after, decision.id)
 
     def _deletion(self) -> Proposed | None:
         """The deletion to propose now, possible only when new tool results are about to be sent; None if there is none.
@@ -286,9 +289,10 @@ class Clearer:
         """The calls whose results are deleted; None if results are not sent with references yet."""
         self._c.clearable.follow(self._c.transcript.view)
         gone: frozenset[str] | None = None
-        for made in self._c.transcript.view.decisions():
-            if isinstance(made, Pinned):
-                gone = (gone or frozenset()) | set(made.calls) if made.calls else frozenset()
+        for decision in self._c.transcript.view.decisions():
+            if isinstance(decision, Pinned):
+                # An empty one ends all deletions before it.
+                gone = (gone or frozenset()) | set(decision.calls) if decision.calls else frozenset()
         return gone
 
     def _expired(self) -> bool:
@@ -384,11 +388,11 @@ class Clearer:
         if managed is None or not going:
             return None
         tokens = sum(c.tokens(held.weight) for held in going)
-        least: int = managed["edits"][-1]["clear_at_least"]["value"]
-        if tokens < least:
+        clear_at_least: int = managed["edits"][-1]["clear_at_least"]["value"]
+        if tokens < clear_at_least:
             return None
         behind = sum(map(c.item_tokens, c.transcript.view.items_from(going[-1].place + 1)))
-        moves = growth / least if c.profile.edits_hold else 1.0
+        moves = growth / clear_at_least if c.profile.edits_hold else 1.0
         return ProviderCut(tokens, behind, moves)
 
     def _old_thinking(self) -> int:
@@ -397,26 +401,28 @@ class Clearer:
             return 0
         last = self._last_turn()
         earlier = takewhile(lambda item: item.said.uuid != last, self._c.transcript.view.items)
-        found = sum((reasoning(item.weight) for item in earlier), NOTHING)
-        return round(self._c.epoch.gauge.estimator.tokens(found))
+        weight = sum((reasoning(item.weight) for item in earlier), NOTHING)
+        return round(self._c.epoch.gauge.estimator.tokens(weight))
 
     def _results(self) -> list[OldResult]:
         count = self._c.epoch.gauge.estimator.tokens
-        kept = self._c.transcript.pinned()
+        pinned = self._c.transcript.pinned()
         view = self._c.transcript.view
-        undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)
         # Results whose clearing the user undid stay until it is redone.
-        exempt = {call for one in undone for call in one.about.compacted_tool_ids}
-        left = round(count(measure(CLEARED_RESULT)))
+        exempt: set[str] = set()
+        for decision in view.decisions():
+            if isinstance(decision, Clearing) and decision.uuid in view.undone:
+                exempt |= {*decision.about.compacted_tool_ids}
+        placeholder_tokens = round(count(measure(CLEARED_RESULT)))
         return [
             OldResult(
                 held.call,
                 round(count(held.weight)),
                 held.error,
-                held.place > self._c.clearable.answered or held.record in kept or held.call in exempt,
+                held.place > self._c.clearable.answered or held.record in pinned or held.call in exempt,
                 held.weight.images,
                 held.weight.wire,
-                left,
+                placeholder_tokens,
             )
             for held in self._c.clearable.results
         ]
@@ -425,13 +431,15 @@ class Clearer:
 def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
     """The ledger as of the newest request on record, the number of requests by then, and the boundary before it."""
     log = c.transcript.log
-    for position, made in own_requests(log):
-        if made.why is not None:
-            boundary = next((one.uuid for place, one in log.boundaries() if place < position), None)
-            price = c.profile.price(made.why.used)
+    for position, request in own_requests(log):
+        if request.why is not None:
+            boundaries = (entry.uuid for place, entry in log.boundaries() if place < position)
+            boundary = next(boundaries, None)
+            price = c.profile.price(request.why.used)
             # The engine's own calls after that request read from the cache it had written.
-            ledger = CostLedger(made.why.owed or 0.0, made.why.ahead, price.read / 1e6 if price else 0.0)
-            return ledger, made.number + 1, boundary
+            read_price = price.read / 1e6 if price else 0.0
+            ledger = CostLedger(request.why.owed or 0.0, request.why.ahead, read_price)
+            return ledger, request.number + 1, boundary
     return CostLedger(), c.account.requests, c.transcript.view.boundary
 
 

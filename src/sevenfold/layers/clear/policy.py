@@ -162,9 +162,9 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
             return None
         read = self.price.read / 1e6
         write = self.price.write(self.lifetime) / 1e6
-        left = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
+        after = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
         summary = self.window.budget(SUMMARY) * self.price.output / 1e6
-        return Terms(read, write, self.cold, min(self.fixed, left), left, summary)
+        return Terms(read, write, self.cold, min(self.fixed, after), after, summary)
 
     def bears(self, ledger: CostLedger) -> bool:
         """Whether the session can bear this ledger; True if prices are unknown."""
@@ -207,10 +207,10 @@ def plan(moment: ClearingMoment) -> Plan:
     """Decide what to clear: the first rule with a plan wins; the plan also lists what earlier rules considered."""
     considered: list[Option] = []
     for rule in (_room, _full, _overdue, _pause, _provider, _size):
-        found = rule(moment)
-        if isinstance(found, Plan):
-            return replace(found, options=(*considered, *found.options))
-        considered += [found] if found else []
+        outcome = rule(moment)
+        if isinstance(outcome, Plan):
+            return replace(outcome, options=(*considered, *outcome.options))
+        considered += [outcome] if outcome else []
     return Plan(rule="nothing is due", options=tuple(considered))
 
 
@@ -237,8 +237,8 @@ def suffices(moment: ClearingMoment) -> bool:
     else:
         may_go = _oldest(moment, moment.settings.size_keep) if moment.settings.size_clearing else []
         freed = _freed(moment, may_go)
-    least = moment.window.budget(moment.settings.size_least_tokens)
-    return freed >= least and moment.most - freed <= moment.low
+    enough = moment.window.budget(moment.settings.size_least_tokens)
+    return freed >= enough and moment.most - freed <= moment.low
 
 
 class Need(Struct, frozen=True):
@@ -381,8 +381,8 @@ def _pause(moment: ClearingMoment) -> Plan | Option | None:
     minutes = round((moment.idle or 0) / 60)
     ago = f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"
     rule = f"{ago} since the last answer: the cache has expired"
-    made = _clear(moment, "pause", targets if freed else [], rule, thinking=thinking)
-    return replace(made, options=(option, *made.options)) if option else made
+    cleared = _clear(moment, "pause", targets if freed else [], rule, thinking=thinking)
+    return replace(cleared, options=(option, *cleared.options)) if option else cleared
 
 
 def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
@@ -515,11 +515,11 @@ def _need(moment: ClearingMoment, to: int | None = None) -> Need:
     budget = moment.window.budget
     settings = moment.settings
     low = moment.window.threshold - budget(settings.size_least_tokens) if to is None else to
-    seen = max(
+    above = max(
         moment.most - low,
         moment.total - moment.edited - budget(settings.size_target_tokens),
     )
-    return Need(seen + moment.edited, _tokens)
+    return Need(above + moment.edited, _tokens)
 
 
 def _freed(moment: ClearingMoment, targets: Sequence[OldResult]) -> int:

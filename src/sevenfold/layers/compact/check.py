@@ -54,14 +54,14 @@ class Verdict(Struct, frozen=True):
 
 
 def check(
-    c: Conversation, got: Attempt, divided: Scope, pool: Pool, shown: Shown, room: int
+    c: Conversation, attempt: Attempt, divided: Scope, pool: Pool, shown: Shown, room: int
 ) -> Flow[Verdict]:
     """Mark a draft, add the facts that code extracts, fit it into ``room`` tokens and score it.
 
     The user's words in ``shown`` stand behind the summary and take none of its room.
     """
     recall = yield from _caught_up(c)
-    return (yield from in_thread(partial(_verdict, c, got, divided, pool, shown, room, recall)))
+    return (yield from in_thread(partial(_verdict, c, attempt, divided, pool, shown, room, recall)))
 
 
 def _caught_up(c: Conversation) -> Flow[Recall | None]:
@@ -80,7 +80,7 @@ def _caught_up(c: Conversation) -> Flow[Recall | None]:
 
 def _verdict(
     c: Conversation,
-    got: Attempt,
+    attempt: Attempt,
     divided: Scope,
     pool: Pool,
     shown: Shown,
@@ -93,47 +93,54 @@ def _verdict(
     facts = _with_words(facts_of(hidden, c.kinds), pool)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     listed = _without_shown(facts, shown)
-    if isinstance(got.found, Failure):
+    if isinstance(attempt.found, Failure):
         marked = mark(facts.prose, evidence)
-        known = replace(listed, prose=marked.sections)
-        made = summary.extractive(known, room, c.count, span=divided.span, apart=True)
+        completed_facts = replace(listed, prose=marked.sections)
+        written = summary.extractive(completed_facts, room, c.count, span=divided.span, apart=True)
     else:
-        marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
-        made = summary.combine(marked.sections, listed, room, c.count, span=divided.span, apart=True)
-    text = made.text
+        marked = mark({n: text for n, text in attempt.found.sections.items() if n != 6}, evidence)
+        written = summary.combine(marked.sections, listed, room, c.count, span=divided.span, apart=True)
+    text = written.text
     claims = marked.sentences
-    seen = [*shown.texts, *(whole_text(item) for item in divided.kept)]
-    if got.signed is not None:
-        words = words_of(blocks.read(got.signed))
-        seen.append(words)
-        claims = summary.unsupported(words, evidence)
+    context = [*shown.texts, *(whole_text(item) for item in divided.kept)]
+    if attempt.signed is not None:
+        signed_text = words_of(blocks.read(attempt.signed))
+        context.append(signed_text)
+        claims = summary.unsupported(signed_text, evidence)
         text = summary.sections(listed, room, c.count, span=divided.span, apart=True).text
         if claims:
             text = f"{Unsupported.of(claims).render()}\n\n{text}"
 
-    def found(fact: Fact) -> bool:
+    def is_reachable(fact: Fact) -> bool:
         hits = recall.found(fact.text, (), HITS) if recall is not None else ()
         return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
 
-    score = cover(facts, [text, *seen], found)
+    score = cover(facts, [text, *context], is_reachable)
     if score.lost:
         text = f"{text}\n\n{missing(score.lost, c.window.budget(MISSING_TOKENS), c.count)}"
-        score = cover(facts, [text, *seen], found)
-    if got.signed is None:
-        return Verdict(text, score, made.left_out, claims)
-    return Verdict(made.text, score, made.left_out, claims, behind=text)
+        score = cover(facts, [text, *context], is_reachable)
+    if attempt.signed is None:
+        return Verdict(text, score, written.left_out, claims)
+    return Verdict(written.text, score, written.left_out, claims, behind=text)
 
 
 def _with_words(facts: Facts, pool: Pool) -> Facts:
     """The facts with the user's messages from the record, instead of what an earlier summary said about them."""
     messages = tuple(Words(message.record, message.text) for message in pool.messages)
-    said = "\n".join(_plain(one.text) for one in pool.spoken)
+    said_by_user = "\n".join(_plain(spoken.text) for spoken in pool.spoken)
     prose = dict(facts.prose)
     # Messages that only an earlier summary has, because their records are in another file, stay what they are: prose.
-    elsewhere = [words for words in facts.messages if _plain(words.head) not in said]
+    elsewhere = [
+        message_elsewhere
+        for message_elsewhere in facts.messages
+        if _plain(message_elsewhere.head) not in said_by_user
+    ]
     if elsewhere:
         prose[6] = "\n\n".join(
-            filter(None, [prose.get(6), *(notation.quoted(words) for words in elsewhere)])
+            filter(
+                None,
+                [prose.get(6), *(notation.quoted(message_elsewhere) for message_elsewhere in elsewhere)],
+            )
         )
     elif pool.spoken and len(pool.since) < len(pool.spoken):
         prose.pop(6, None)
@@ -141,7 +148,9 @@ def _with_words(facts: Facts, pool: Pool) -> Facts:
         facts,
         messages=messages,
         # Answers are among the user's words; what stays here are plans that were agreed to.
-        replies=tuple(reply for reply in facts.replies if _plain(reply.text).rstrip("…") not in said),
+        replies=tuple(
+            reply for reply in facts.replies if _plain(reply.text).rstrip("…") not in said_by_user
+        ),
         prose=prose,
         names={**facts.names, **pool.names},
     )
@@ -149,19 +158,23 @@ def _with_words(facts: Facts, pool: Pool) -> Facts:
 
 def _without_shown(facts: Facts, shown: Shown) -> Facts:
     """The facts without the corrections that the user's words behind the summary show anyway."""
-    whole = tuple(kept.message.record for kept in shown.selection.kept if not kept.lost)
-    left = tuple(
-        one for one in facts.corrections if not any(record.startswith(one.record) for record in whole)
+    whole = tuple(
+        shown_message.message.record for shown_message in shown.selection.kept if not shown_message.lost
+    )
+    corrections = tuple(
+        correction
+        for correction in facts.corrections
+        if not any(record.startswith(correction.record) for record in whole)
     )
     left_out = facts.left_out if shown.left_out else {**facts.left_out, "corrections": 0}
-    return replace(facts, corrections=left, left_out=left_out)
+    return replace(facts, corrections=corrections, left_out=left_out)
 
 
 def _everything_said(c: Conversation) -> Iterator[Item]:
     """Every content record of the session, including those before earlier compactions."""
-    for place, entry in read(c.transcript.log):
+    for position, entry in read(c.transcript.log):
         if isinstance(entry, Said) and not entry.sidechain:
-            yield Item.of(entry, place)
+            yield Item.of(entry, position)
 
 
 # -- coverage ----------------------------------------------------------------------------------
@@ -191,8 +204,8 @@ _SHORTENED = 160
 
 def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage[Fact]:
     """Look for the facts in what the model will see; ``reaches`` says whether recall finds one that is not there."""
-    seen = "\n".join(map(_plain, context))
-    return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
+    context_text = "\n".join(map(_plain, context))
+    return Coverage(tuple((fact, _state(fact, context_text, reaches)) for fact in _wanted(facts)))
 
 
 def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str:
@@ -204,8 +217,8 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
         text = " ".join(fact.text.split())
         half = _SHORTENED // 2
         short = text if len(text) <= _SHORTENED else f"{text[:half]} […] {text[-half:]}"
-        ways = (f"- {_KINDS[fact.kind][1]} [{fact.record}]: {words}" for words in (text, short))
-        line = next((one for one in ways if count(one) <= room), "")
+        forms = (f"- {_KINDS[fact.kind][1]} [{fact.record}]: {shown_text}" for shown_text in (text, short))
+        line = next((line_form for line_form in forms if count(line_form) <= room), "")
         if line:
             lines.append(line)
             room -= count(line)
@@ -218,33 +231,37 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
 def _wanted(facts: Facts) -> Iterator[Fact]:
     """The facts to look for, by kind."""
     # If an earlier summary cut a message, only its beginning can be looked for.
-    found = [Fact("user_message", words.head, words.record) for words in reversed(facts.messages)]
-    found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
+    facts_found = [
+        Fact("user_message", message.head, message.record) for message in reversed(facts.messages)
+    ]
+    facts_found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
     given = ((one.proposal or one.text, one.proposed or one.record) for one in facts.permissions)
-    found += [Fact("decision", text, record) for text, record in given]
-    found += [Fact("correction", one.text, one.record) for one in facts.corrections]
-    found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
+    facts_found += [Fact("decision", text, record) for text, record in given]
+    facts_found += [Fact("correction", one.text, one.record) for one in facts.corrections]
+    facts_found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
     for file in facts.files:
         if file.changed:
             tail = "/".join(file.path.replace("\\", "/").split("/")[-2:])
-            found.append(Fact("edited_file", file.path, file.last, (tail,)))
-    found += [Fact("error", one.lines, one.record, tuple(one.lines.split(" ⏎ "))) for one in facts.problems]
-    found += [Fact("identifier", name.text, name.record) for name in facts.identifiers]
-    left = {kind: most for kind, (most, _) in _KINDS.items()}
-    for fact in found:
-        if fact.text.strip() and left[fact.kind]:
-            left[fact.kind] -= 1
+            facts_found.append(Fact("edited_file", file.path, file.last, (tail,)))
+    facts_found += [
+        Fact("error", one.lines, one.record, tuple(one.lines.split(" ⏎ "))) for one in facts.problems
+    ]
+    facts_found += [Fact("identifier", name.text, name.record) for name in facts.identifiers]
+    left_by_kind = {kind: limit for kind, (limit, _) in _KINDS.items()}
+    for fact in facts_found:
+        if fact.text.strip() and left_by_kind[fact.kind]:
+            left_by_kind[fact.kind] -= 1
             yield fact
 
 
-def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:
+def _state(fact: Fact, context_text: str, reaches: Callable[[Fact], bool]) -> State:
     text = _plain(fact.text)
-    if any(_plain(one) in seen for one in (fact.text, *fact.accepts) if one.strip()):
+    if any(_plain(accepted) in context_text for accepted in (fact.text, *fact.accepts) if accepted.strip()):
         return "in_context"
     if not reaches(fact):
         return "lost"
     # A cut message counts as in the context if both its ends are there, as recall has the rest.
-    ends = fact.kind == "user_message" and text[:_EDGE] in seen and text[-_EDGE:] in seen
+    ends = fact.kind == "user_message" and text[:_EDGE] in context_text and text[-_EDGE:] in context_text
     return "in_context" if ends else "reachable"
 
 

@@ -108,10 +108,13 @@ class Compactor:
     def due(self) -> bool:
         """Whether auto-compaction is due, in case clearing is not enough."""
         c = self._c
-        now = (c.passes, c.last_size, c.considered)
+        moment = (c.passes, c.last_size, c.considered)
         # Both the notes and this layer ask in every pass.
-        if self._due[0] != now:
-            self._due = now, (self._full(c.last_size) or c.considered.chosen == "compact") and self.allowed
+        if self._due[0] != moment:
+            self._due = (
+                moment,
+                (self._full(c.last_size) or c.considered.chosen == "compact") and self.allowed,
+            )
         return self._due[1]
 
     def _full(self, size: Size) -> bool:
@@ -185,9 +188,11 @@ class Compactor:
         """Number of compactions in the session, including those of earlier runs."""
         if self._made is None:
             log = self._c.transcript.log
-            committed = {made.boundary for _, made in log.decisions(Commit)}
-            whole = {one.uuid for _, one in log.boundaries() if not one.own or one.uuid in committed}
-            self._made = len(whole) + len({made.id for _, made in log.decisions(Fold)})
+            committed = {decision.boundary for _, decision in log.decisions(Commit)}
+            whole = {
+                entry.uuid for _, entry in log.boundaries() if not entry.own or entry.uuid in committed
+            }
+            self._made = len(whole) + len({decision.id for _, decision in log.decisions(Fold)})
         return self._made
 
     def _newest_words(self) -> str:
@@ -215,10 +220,10 @@ class Compactor:
             with self._c.lock:
                 task = SummaryTask(self._c, divided, request, pool, "\n\n".join(hooks.instructions))
             if self.is_hopeless(request, divided, pool):
-                got = Attempt(Failure("no_summary", "no summary is small enough"))
+                attempt = Attempt(Failure("no_summary", "no summary is small enough"))
             else:
-                got = yield from self.chooser.draft(task)
-            done = yield from self._written(request, divided, got, pool, stamp)
+                attempt = yield from self.chooser.draft(task)
+            done = yield from self._written(request, divided, attempt, pool, stamp)
             assert isinstance(done, Compacted)
             if not done.made and request.trigger != "manual":
                 self._c.events.aside("compact", done.line)
@@ -228,14 +233,14 @@ class Compactor:
         self,
         request: CompactionRequest,
         divided: Scope,
-        got: Attempt,
-        most: int | None = None,
+        attempt: Attempt,
+        most_tokens: int | None = None,
         *,
         agreed: bool = False,
     ) -> Flow[Compacted | str | None]:
         """Compact with an existing summary, without asking a model or the PreCompact hooks.
 
-        Returns None if a listener refused, a reason if ``most`` tokens or more remain. ``agreed``: ask no listener.
+        Returns None if a listener refused, a reason if ``most_tokens`` or more remain. ``agreed``: ask no listener.
         """
         c = self._c
         self.must_be_on()
@@ -246,12 +251,12 @@ class Compactor:
                 if not self.ask_listeners(request, divided, pool):
                     return None
                 self._progressed("compact_start")
-            if got.engine == "notes":
+            if attempt.engine == "notes":
                 with c.lock:
                     task = SummaryTask(c, divided, request, pool)
-                got = yield from self.chooser.name_lasting(task, got)
+                attempt = yield from self.chooser.name_lasting(task, attempt)
             c.before_hiding()
-            done = yield from self._written(request, divided, got, pool, stamp, most)
+            done = yield from self._written(request, divided, attempt, pool, stamp, most_tokens)
             return done if isinstance(done, str) or done.made else done.reason
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
@@ -268,7 +273,7 @@ class Compactor:
 
     def ask_listeners(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> bool:
         """Propose the compaction, with its cost, to the listeners; False if one refuses."""
-        seen = self._preview(request, divided, pool)
+        predicted = self._preview(request, divided, pool)
         return self._c.events.may(
             Proposed(
                 layer="compact",
@@ -276,8 +281,8 @@ class Compactor:
                 what=f"summarise {len(divided.hidden)} records and keep {len(divided.kept)}",
                 why=request.trigger,
                 items=len(divided.hidden),
-                tokens=max(0, seen.tokens_before - seen.tokens_after),
-                usd=seen.usd,
+                tokens=max(0, predicted.tokens_before - predicted.tokens_after),
+                usd=predicted.usd,
                 targets=tuple(item.said.uuid for item in divided.hidden),
             )
         )
@@ -304,54 +309,54 @@ class Compactor:
         self,
         request: CompactionRequest,
         divided: Scope,
-        got: Attempt,
+        attempt: Attempt,
         pool: Pool,
         stamp: Stamp,
-        most: int | None = None,
+        most_tokens: int | None = None,
     ) -> Flow[Compacted | str]:
         """Complete the summary and write the compaction in one go, if it leaves little enough of what it replaces.
 
         If it would leave too much, the summary's lists give way first, then restored files; a result that says so is
-        returned if neither is enough, and a reason if ``most`` tokens or more would be left. Raises `Refused` if the
+        returned if neither is enough, and a reason if ``most_tokens`` or more would be left. Raises `Refused` if the
         conversation has changed since ``stamp``.
         """
         c = self._c
         with c.lock:
-            shown = user_record.choose(c, pool, got.lasting, self.recognise, got.offered)
-            left = writer.room_left(c, request, divided, shown)
+            shown = user_record.choose(c, pool, attempt.lasting, self.recognise, attempt.offered)
+            room_left = writer.room_left(c, request, divided, shown)
             room = writer.room(c, divided)
-            if got.engine == "notes" and isinstance(got.found, Draft):
+            if attempt.engine == "notes" and isinstance(attempt.found, Draft):
                 # Notes have their own size limits and are not cut any further.
-                room += c.count(got.found.text)
-        made = Result(request, divided, got, Verdict("", Coverage()), shown, pool.passing)
-        if left < writer.LEAST_TEXT:
-            return writer.not_made(c, made, writer.most_after(c, divided) + writer.LEAST_TEXT - left)
+                room += c.count(attempt.found.text)
+        result = Result(request, divided, attempt, Verdict("", Coverage()), shown, pool.passing)
+        if room_left < writer.LEAST_TEXT:
+            return writer.not_made(c, result, writer.most_after(c, divided) + writer.LEAST_TEXT - room_left)
         if divided.span != "range":
             started = yield from self._fire(SessionStart, source="compact")
-            made = replace(made, context=started.context)
+            result = replace(result, context=started.context)
         for _ in range(TRIES):
-            verdict = yield from check.check(c, got, divided, pool, shown, min(room, left))
-            made = replace(made, verdict=verdict)
+            verdict = yield from check.check(c, attempt, divided, pool, shown, min(room, room_left))
+            result = replace(result, verdict=verdict)
             with c.lock:
                 if self.stamp() != stamp:
                     raise Refused("the conversation went on while it was being compacted; compact again")
-                planned = writer.plan(c, made)
-                after = writer.at_most(c, divided, planned.texts)
-                if most is not None and after >= most:
-                    wanted = f"and fewer than {most:,} are wanted"
-                    return f"with what the record adds {after:,} tokens would be left, {wanted}"
+                planned = writer.plan(c, result)
+                highest_after = writer.at_most(c, divided, planned.texts)
+                if most_tokens is not None and highest_after >= most_tokens:
+                    wanted = f"and fewer than {most_tokens:,} are wanted"
+                    return f"with what the record adds {highest_after:,} tokens would be left, {wanted}"
                 over = planned.after - writer.most_after(c, divided) + 1
                 if over <= 0:
-                    done = writer.write(c, made, planned, self.chooser.failures)
+                    done = writer.write(c, result, planned, self.chooser.failures)
                     done = replace(done, fires_again=self._full(c.size()))
             if over <= 0:
-                return (yield from self._finished(made, done))
-            left = min(left, c.count(verdict.text)) - over
-            if left < writer.LEAST_TEXT:
+                return (yield from self._finished(result, done))
+            room_left = min(room_left, c.count(verdict.text)) - over
+            if room_left < writer.LEAST_TEXT:
                 break
-        return writer.not_made(c, made, planned.after)
+        return writer.not_made(c, result, planned.after)
 
-    def _finished(self, made: Result, done: Compacted) -> Flow[Compacted]:
+    def _finished(self, result: Result, done: Compacted) -> Flow[Compacted]:
         """Report a compaction that was written, and run the hooks that follow it."""
         failures = self.chooser.failures
         writer.report(self._c, done, failures)
@@ -361,7 +366,7 @@ class Compactor:
         # The compaction is already written, so an abort here must not make it look failed.
         with suppress(Aborted):
             yield from self._fire(
-                PostCompact, trigger=made.request.started_by, compact_summary=done.summary
+                PostCompact, trigger=result.request.started_by, compact_summary=done.summary
             )
         return done
 
@@ -386,11 +391,13 @@ class Compactor:
     def _fire(self, event: type[HookInput], **fields: Any) -> Flow[HookOutcome]:
         """Run the hooks of an event, and report their messages and failures."""
         name = event.__name__
-        place = self._c.transcript.place
+        transcript_place = self._c.transcript.place
         path = self._c.services.path
         self._progressed("hooks_start", name)
-        given = event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
-        outcome = yield from Fire(given)
+        hook_input = event(
+            session_id=transcript_place.session, transcript_path=path, cwd=transcript_place.cwd, **fields
+        )
+        outcome = yield from Fire(hook_input)
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:
@@ -403,8 +410,8 @@ class Compactor:
         view = self._c.transcript.view
         match request:
             case CompactionRequest(trigger="reactive"):
-                most = int(c.window.threshold * AFTER_SHARE)
-                return scope.older(view, ROUNDS_KEPT, most, lambda item: c.load((item,)))
+                most_tokens = int(c.window.threshold * AFTER_SHARE)
+                return scope.older(view, ROUNDS_KEPT, most_tokens, lambda item: c.load((item,)))
             case CompactionRequest(span="from" | "up_to" as span, record=record):
                 return scope.around(view, record, span)
             case CompactionRequest(span="range", record=record, until=until):

@@ -143,19 +143,19 @@ def by_fork(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from a fork, which reads the session's cache; if too long, retry without the oldest rounds."""
     source = COLLAPSE if task.request.trigger == "collapse" else SOURCE
 
-    def asking(left: Shortened) -> Flow[Attempt]:
-        if left.dropped:
-            sent = shorten.messages(left.items, dropped=left.dropped)
-            asked = fork(task.c, source, [Message("", (), raw) for raw in sent])
+    def asking(remaining: Shortened) -> Flow[Attempt]:
+        if remaining.dropped:
+            sent = shorten.messages(remaining.items, dropped=remaining.dropped)
+            branch = fork(task.c, source, [Message("", (), raw) for raw in sent])
         else:
-            asked = fork(task.c, source, task.prefix, task.upto)
-        asked.user(task.instruction())
+            branch = fork(task.c, source, task.prefix, task.upto)
+        branch.user(task.instruction())
         try:
-            outcome = yield from asked.turn()
+            outcome = yield from branch.turn()
         except ModelError as error:
             return _failed(error)
-        found = _drafted(outcome.reply)
-        return replace(found, usage=outcome.usage, usd=outcome.cost, calls=1)
+        drafted = _drafted(outcome.reply)
+        return replace(drafted, usage=outcome.usage, usd=outcome.cost, calls=1)
 
     return (yield from _shrink(task, Shortened(task.lean, 0), asking))
 
@@ -173,53 +173,57 @@ def by_plain_call(
     room = min(task.c.window.effective, model.window - min(OUTPUT_CAP, model.max_output))
     if shortened or task.tokens(lean) > room:
         return (yield from _in_parts(task, lean, model, room))
-    left = Shortened(lean, 0)
+    remaining = Shortened(lean, 0)
     if over is not None:
-        left = shorten.drop_oldest(lean, task.c.epoch.gauge.estimator.tokens, gap=over) or left
+        remaining = shorten.drop_oldest(lean, task.c.epoch.gauge.estimator.tokens, gap=over) or remaining
 
-    def asking(left: Shortened) -> Flow[Attempt]:
-        sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
+    def asking(remaining: Shortened) -> Flow[Attempt]:
+        sent = shorten.messages(remaining.items, task.instruction(), dropped=remaining.dropped)
         return _asked(task.c, partial(_plain, task.c, model, sent), _drafted)
 
-    got = yield from _shrink(task, left, asking)
-    if not got.too_long:
-        return got
-    return got.then((yield from _in_parts(task, lean, model, room)))
+    attempt = yield from _shrink(task, remaining, asking)
+    if not attempt.too_long:
+        return attempt
+    return attempt.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Attempt]]) -> Flow[Attempt]:
+def _shrink(
+    task: SummaryTask, remaining: Shortened, ask: Callable[[Shortened], Flow[Attempt]]
+) -> Flow[Attempt]:
     """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
-    got = yield from ask(left)
-    whole = task.tokens(left.items)
+    latest = yield from ask(remaining)
+    whole = task.tokens(remaining.items)
     count = task.c.epoch.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
-        shorter = shorten.drop_oldest(left.items, count, gap=got.gap, dropped=left.dropped)
-        if not got.too_long or shorter is None:
+        shorter = shorten.drop_oldest(remaining.items, count, gap=latest.gap, dropped=remaining.dropped)
+        if not latest.too_long or shorter is None:
             break
-        left = shorter
-        told = f"attempt {attempt + 2}: {left.dropped} rounds dropped, {len(rounds(left.items))} left"
-        got = replace(got, retries=(*got.retries, told)).then((yield from ask(left)))
+        remaining = shorter
+        retry = f"attempt {attempt + 2}: {remaining.dropped} rounds dropped, {len(rounds(remaining.items))} left"
+        latest = replace(latest, retries=(*latest.retries, retry)).then((yield from ask(remaining)))
     # The next engine starts from the whole conversation again, so the gap must include what was dropped here.
-    gap = None if got.gap is None else got.gap + int(whole - task.tokens(left.items))
-    return replace(got, gap=gap)
+    gap = None if latest.gap is None else latest.gap + int(whole - task.tokens(remaining.items))
+    return replace(latest, gap=gap)
 
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Attempt]:
     """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
-    parts = shorten.chunks(lean, max(1_000, room // 2), task.c.epoch.gauge.estimator.tokens)
-    got = Attempt(Failure("no_summary", "there was nothing to summarise"))
+    chunks = shorten.chunks(lean, max(1_000, room // 2), task.c.epoch.gauge.estimator.tokens)
+    attempt = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
-    for number, part in enumerate(parts, 1):
-        ask = task.instruction(f"{number} of {len(parts)}", part)
+    for number, items in enumerate(chunks, 1):
+        ask = task.instruction(f"{number} of {len(chunks)}", items)
         if drafts:
             ask = f"The parts before this one say:\n\n{_joined(drafts).text}\n\n{ask}"
-        call = partial(_plain, task.c, model, shorten.messages(part, ask))
+        call = partial(_plain, task.c, model, shorten.messages(items, ask))
         tried = yield from _asked(task.c, call, _drafted)
-        got = replace(got.then(tried), retries=(*got.retries, f"part {number} of {len(parts)}"))
-        if isinstance(got.found, Failure):
-            return got
-        drafts.append(got.found)
-    return replace(got, found=_joined(drafts)) if drafts else got
+        attempt = replace(
+            attempt.then(tried), retries=(*attempt.retries, f"part {number} of {len(chunks)}")
+        )
+        if isinstance(attempt.found, Failure):
+            return attempt
+        drafts.append(attempt.found)
+    return replace(attempt, found=_joined(drafts)) if drafts else attempt
 
 
 def _joined(drafts: Sequence[Draft]) -> Draft:
@@ -227,8 +231,8 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():
-            before = sections.get(number, "") if number < CURRENT_WORK else ""
-            sections[number] = "\n\n".join(filter(None, (before, text)))
+            earlier = sections.get(number, "") if number < CURRENT_WORK else ""
+            sections[number] = "\n\n".join(filter(None, (earlier, text)))
     lasting = tuple(line for draft in drafts for line in draft.lasting)
     return Draft("\n\n".join(draft.text for draft in drafts), sections, lasting)
 
@@ -237,35 +241,35 @@ def _asked(
     c: Conversation, call: Callable[[], PlainCall], read: Callable[[Reply], Attempt]
 ) -> Flow[Attempt]:
     """Make a call, again after a pause on temporary errors; a final error becomes a `Failure`."""
-    got = Attempt(Failure("api_error", "nothing was asked yet"))
+    attempt = Attempt(Failure("api_error", "nothing was asked yet"))
     retries = Retries(c, source=SOURCE, most=RETRIES)
     while True:
         try:
             outcome = yield from turn(call())
             answered = replace(read(outcome.reply), usage=outcome.usage, usd=outcome.cost, calls=1)
-            return got.then(answered)
+            return attempt.then(answered)
         except ModelError as error:
             reason = str(error)
-            got = got.then(_failed(error))
+            attempt = attempt.then(_failed(error))
             if not (yield from retries.again(error, c.closing)):
-                return got
-            got = replace(got, retries=(*got.retries, f"broken off: {reason}"))
+                return attempt
+            attempt = replace(attempt, retries=(*attempt.retries, f"broken off: {reason}"))
 
 
-def by_naming(task: SummaryTask, model: Profile, got: Attempt) -> Flow[Attempt]:
-    """Ask a model, in a small request without the conversation, which of the user's words last; ``got`` with names."""
+def by_naming(task: SummaryTask, model: Profile, summary: Attempt) -> Flow[Attempt]:
+    """Ask a model, in a small request without the conversation, which of the user's words last; adds their names."""
     with task.c.lock:
         listed = task.naming(model)
     if not listed.text:
-        return replace(got, offered=frozenset(task.offered))
+        return replace(summary, offered=frozenset(task.offered))
     raw = shorten.messages((), UserWordsAsked(listed.text).render())
-    asked = [Message("", (), message) for message in raw]
-    most = min(NAMES, model.max_output)
-    call = partial(plain_call, task.c, model, asked, SOURCE, most)
+    messages = [Message("", (), message) for message in raw]
+    most_tokens = min(NAMES, model.max_output)
+    call = partial(plain_call, task.c, model, messages, SOURCE, most_tokens)
     answer = yield from _asked(task.c, call, _names)
-    usd = None if got.usd is None or answer.usd is None else got.usd + answer.usd
-    retries = (*got.retries, *(f"naming what lasts: {retry}" for retry in answer.retries))
-    spent = replace(got, usd=usd, calls=got.calls + answer.calls, retries=retries)
+    usd = None if summary.usd is None or answer.usd is None else summary.usd + answer.usd
+    retries = (*summary.retries, *(f"naming what lasts: {retry}" for retry in answer.retries))
+    spent = replace(summary, usd=usd, calls=summary.calls + answer.calls, retries=retries)
     if isinstance(answer.found, Failure):
         task.c.events.aside("compact", f"what lasts was not named: {answer.found.detail}", source=SOURCE)
         return replace(spent, offered=frozenset(task.offered))
@@ -295,15 +299,15 @@ def _by_provider(reply: Reply) -> Attempt:
 
 def _plain(c: Conversation, model: Profile, messages: Sequence[bytes]) -> PlainCall:
     raw = [Message("", (), message) for message in messages]
-    most = min(OUTPUT_CAP, model.max_output)
-    return plain_call(c, model, raw, SOURCE, most, Summariser().render())
+    most_tokens = min(OUTPUT_CAP, model.max_output)
+    return plain_call(c, model, raw, SOURCE, most_tokens, Summariser().render())
 
 
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
     """The frame without context edits, which the provider does not accept together with a compaction."""
     betas = {*frame.betas, *filter(None, [profile.betas.on_demand_compaction])} - {profile.betas.edits}
-    kept = tuple((name, raw) for name, raw in frame.settings if name != EDITS)
-    return replace(frame, settings=kept, betas=tuple(sorted(betas)))
+    settings = tuple((name, raw) for name, raw in frame.settings if name != EDITS)
+    return replace(frame, settings=settings, betas=tuple(sorted(betas)))
 
 
 def _failed(error: ModelError) -> Attempt:
@@ -334,11 +338,11 @@ class EngineChooser:
     def draft(self, task: SummaryTask) -> Flow[Attempt]:
         """Try the engines in order until one has a summary; otherwise return a failure, for the extractive engine."""
         request = task.request
-        left = list[UnusedEngine]()
+        unused = list[UnusedEngine]()
         spent = Attempt(Failure("no_summary", "nothing was asked"))
         for engine in self.order(request):
             if reason := self.unfit(engine, task.scope, request, steered=task.steered):
-                left.append(UnusedEngine(engine, reason))
+                unused.append(UnusedEngine(engine, reason))
                 continue
             if engine == "extractive":
                 break
@@ -346,36 +350,36 @@ class EngineChooser:
                 yield from Wait(Signal(), waiting.FIRST_PAUSE)
             match engine:
                 case "provider":
-                    got = yield from by_provider(task)
+                    attempt = yield from by_provider(task)
                 case "fork":
-                    got = yield from by_fork(task)
+                    attempt = yield from by_fork(task)
                 case _:
-                    got = yield from self._plain(task, spent.gap, shortened=spent.too_long)
-            spent = spent.then(got)
-            if got.succeeded:
+                    attempt = yield from self._plain(task, spent.gap, shortened=spent.too_long)
+            spent = spent.then(attempt)
+            if attempt.succeeded:
                 self._count(request, succeeded=True)
-                drafted = replace(spent, engine=engine, left=tuple(left))
-                if engine == "provider" and not (isinstance(got.found, Draft) and got.found.names):
+                drafted = replace(spent, engine=engine, left=tuple(unused))
+                if engine == "provider" and not (isinstance(attempt.found, Draft) and attempt.found.names):
                     task.offered.clear()
                 return (yield from self.name_lasting(task, drafted))
-            assert isinstance(got.found, Failure)
-            left.append(UnusedEngine(engine, f"{got.found.reason}: {got.found.detail}"))
-            self.report_failure(f"{engine}: {got.found.detail}")
+            assert isinstance(attempt.found, Failure)
+            unused.append(UnusedEngine(engine, f"{attempt.found.reason}: {attempt.found.detail}"))
+            self.report_failure(f"{engine}: {attempt.found.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
-        if left and self._c.background is None and not self._reported:
+        if unused and self._c.background is None and not self._reported:
             # Reported once per session: someone who forgot to pass a client would wonder about the summaries.
             self._reported = True
             self.report_failure(
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
-        return replace(spent, left=tuple(left))
+        return replace(spent, left=tuple(unused))
 
-    def name_lasting(self, task: SummaryTask, got: Attempt) -> Flow[Attempt]:
+    def name_lasting(self, task: SummaryTask, summary: Attempt) -> Flow[Attempt]:
         """Have named what lasts of the user's words, as far as they exceed their budget and nobody was asked yet."""
         if self.unfit("plain", task.scope, task.request, steered=task.steered):
-            return replace(got, offered=frozenset(task.offered))
-        return (yield from by_naming(task, self._second or self._c.profile, got))
+            return replace(summary, offered=frozenset(task.offered))
+        return (yield from by_naming(task, self._second or self._c.profile, summary))
 
     def order(self, request: CompactionRequest) -> Sequence[EngineName]:
         """The engines in the order in which to try them: the request's, the settings' or the profile's."""
@@ -432,8 +436,8 @@ class EngineChooser:
             return "the offline model has none"
         if steered and not self._c.profile.compaction_instructions:
             return "it takes no instructions"
-        kept = sum(self._c.epoch.gauge.estimator.tokens(item.weight) for item in divided.kept)
-        if self._c.size().sent - kept + self._c.window.reserve > self._c.window.context:
+        kept_tokens = sum(self._c.epoch.gauge.estimator.tokens(item.weight) for item in divided.kept)
+        if self._c.size().sent - kept_tokens + self._c.window.reserve > self._c.window.context:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
             return "it summarises from the start only"
@@ -457,16 +461,18 @@ class EngineChooser:
 
     def _plain(self, task: SummaryTask, over: int | None, *, shortened: bool) -> Flow[Attempt]:
         """Make a plain call to the second model, if there is one, and if that fails, to the session's own."""
-        own = self._c.profile
+        own_profile = self._c.profile
         second = self._second
         if second is None:
-            return (yield from by_plain_call(task, own, over, shortened=shortened))
-        got = yield from by_plain_call(task, second, over, shortened=shortened)
-        if isinstance(got.found, Draft) or second.model == own.model:
-            return got
-        self.report_failure(f"{second.model}: {got.found.detail}")
-        again = by_plain_call(task, own, got.gap or over, shortened=shortened or got.too_long)
-        return got.then((yield from again))
+            return (yield from by_plain_call(task, own_profile, over, shortened=shortened))
+        attempt = yield from by_plain_call(task, second, over, shortened=shortened)
+        if isinstance(attempt.found, Draft) or second.model == own_profile.model:
+            return attempt
+        self.report_failure(f"{second.model}: {attempt.found.detail}")
+        again = by_plain_call(
+            task, own_profile, attempt.gap or over, shortened=shortened or attempt.too_long
+        )
+        return attempt.then((yield from again))
 
     def report_failure(self, reason: str, error: Exception | None = None) -> None:
         """Report why an engine produced no summary, or why a prepared one is not used."""

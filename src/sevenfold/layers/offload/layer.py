@@ -128,13 +128,14 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
         return []
     tools = [(c.clearable.tool_of(block.id), block) for block in unsent]
     alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]
-    others = {block.id for block in unsent} - {big.block.id for big in alone}
-    due = alone + offload.too_much_together([one for one in tools if one[1].id in others], budget)
+    within_limit = {block.id for block in unsent} - {big.block.id for big in alone}
+    sharing = [(tool, block) for tool, block in tools if block.id in within_limit]
+    due = alone + offload.too_much_together(sharing, budget)
     if not due:
         return []
-    decided = (made for made in c.transcript.view.decisions() if isinstance(made, Keep))
-    kept = {call for made in decided for call in made.tool_use_ids}
-    return [big for big in due if big.block.id not in kept]
+    decided = (decision for decision in c.transcript.view.decisions() if isinstance(decision, Keep))
+    kept_calls = {call for decision in decided for call in decision.tool_use_ids}
+    return [big for big in due if big.block.id not in kept_calls]
 
 
 def _squeeze(c: Conversation, check: Check) -> bool:
@@ -143,9 +144,9 @@ def _squeeze(c: Conversation, check: Check) -> bool:
     over = check.size.high - c.window.blocking + 1
     allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
     tight = replace(c.settings, round_characters=max(1, int(allowed / c.window.scale)))
-    before = c.size().tokens
+    tokens_before = c.size().tokens
     _settle(c, unsent, Budget(tight, c.window, c.kinds))
-    return c.size().tokens < before
+    return c.size().tokens < tokens_before
 
 
 def _settle(c: Conversation, unsent: Sequence[Block], budget: Budget) -> None:
@@ -189,15 +190,15 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
     except TranscriptError as error:
         c.events.aside("offload", str(error), error=error)
         return offload.truncated(big, str(error)), _stored("", big.found.content)
-    before = len(big.found.text)
+    characters = len(big.found.text)
     per_token = CHARACTERS_PER_TOKEN
-    c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
+    c.events.acted(proposed, characters // per_token, min(characters, budget.preview) // per_token, path)
     return offload.stored(big, path, budget), _stored(path, content)
 
 
-def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
-    where = {"path": place.path, "sha256": place.sha256}
-    return _try(c, Offloaded(tool_use_id=call, preview=shown, size=place.size, **where))
+def _decide(c: Conversation, call: str, shown: str, stored: Stored) -> bool:
+    location = {"path": stored.path, "sha256": stored.sha256}
+    return _try(c, Offloaded(tool_use_id=call, preview=shown, size=stored.size, **location))
 
 
 def _try(c: Conversation, decision: Offloaded | Keep) -> bool:

@@ -82,11 +82,11 @@ def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
     limit = budget.alone(tool)
     if limit is None or len(block.raw) <= limit:
         return None
-    found = whole(block)
-    if len(found.text) <= limit:
+    content = whole(block)
+    if len(content.text) <= limit:
         return None
     why = f"a result of {tool or 'a tool'} may have {limit:,} characters"
-    return Big(block, found, limit, why, "store")
+    return Big(block, content, limit, why, "store")
 
 
 def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> list[Big]:
@@ -94,30 +94,30 @@ def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> l
     sharing = [block for tool, block in results if budget.shares(tool)]
     if sum(len(block.raw) for block in sharing) <= budget.together:
         return []
-    found = [whole(block) for block in sharing]
-    sizes = sorted(((len(one.text), place) for place, one in enumerate(found)), reverse=True)
+    contents = [whole(block) for block in sharing]
+    sizes = sorted(((len(content.text), index) for index, content in enumerate(contents)), reverse=True)
     excess = sum(size for size, _ in sizes) - budget.together
     why = f"results in one message may have {budget.together:,} characters together"
     leaving: list[Big] = []
-    for size, place in sizes:
+    for size, index in sizes:
         if excess <= 0 or size <= budget.preview:
             break
-        leaving.append(Big(sharing[place], found[place], budget.together, why, "share"))
+        leaving.append(Big(sharing[index], contents[index], budget.together, why, "share"))
         excess -= size - budget.preview
     return leaving
 
 
 def stored(big: Big, path: str, budget: Budget) -> str:
     """The text to send in place of a stored result."""
-    found = big.found
-    text = cut(found.text, budget.preview)
+    content = big.found
+    text = cut(content.text, budget.preview)
     if path.startswith(RESULT):
-        return KeptResult(characters=len(found.text), name=path, text=text).render()
-    return StoredResult(characters=len(found.text), path=path, reader=budget.reader, text=text).render()
+        return KeptResult(characters=len(content.text), name=path, text=text).render()
+    return StoredResult(characters=len(content.text), path=path, reader=budget.reader, text=text).render()
 
 
 def truncated(big: Big, problem: str) -> str:
     """The text to send for a result that could not be stored: as much of it as its limit allows."""
-    found = big.found
+    content = big.found
     shown = cut(big.found.text[: big.most], big.most)
-    return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()
+    return CutResult(shown=len(shown), characters=len(content.text), problem=problem, text=shown).render()
