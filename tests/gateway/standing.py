@@ -10,9 +10,12 @@ from pathlib import Path
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.gate import Gate
 from sevenfold.doors.follower.follower import ConversationFollower
+from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
+from sevenfold.doors.gateway.keeper import GatewayKeeper
 from sevenfold.doors.gateway.recorder import Recorder
 from sevenfold.doors.gateway.server import Gateway
 from sevenfold.doors.gateway.upstreams import Upstreams
+from sevenfold.settings import Settings
 from sevenfold.stores.jsonl.store import JsonlStore
 
 SECRET = b"s" * 32
@@ -40,6 +43,24 @@ def follower(folder: Path, gate: Gate | None = None) -> ConversationFollower:
     return ConversationFollower(
         JsonlStore(folder), "/projects/pier", SECRET, clock=clock, ids=ids, gate=lambda: gate
     )
+
+
+@contextmanager
+def keeping(folder: Path, upstream: str, window: int) -> Iterator[Standing]:
+    """A gateway that keeps conversations within a window."""
+    said: list[str] = []
+    kept = KeepingFollower(
+        JsonlStore(folder),
+        "/projects/pier",
+        SECRET,
+        KeepingOptions(Settings(context_window=window), failed=lambda error: said.append(repr(error))),
+        clock=SystemClock(),
+        ids=RandomIds(),
+    )
+    recorder = Recorder(kept, said.append)
+    upstreams = Upstreams.chosen(upstream, {})
+    with Gateway(recorder, upstreams, preparer=GatewayKeeper(recorder, kept)) as gateway:
+        yield Standing(gateway, recorder, JsonlStore(folder), said)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`sevenfold gateway`: passes a program's requests on unchanged, and records what they cost and why."""
+"""`sevenfold gateway`: passes a program's requests on, records what they cost and why, and keeps them in the window if asked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--port", type=port)
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--upstream", metavar="URL")
-    command.add_argument("--mode", choices=("watch",), default="watch")
+    command.add_argument("--mode", choices=("watch", "keep"), default="watch")
     command.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND")
 
 
@@ -68,9 +68,11 @@ def _gateway(
 ) -> tuple[Gateway, Callable[[float], None]]:
     """The gateway, and what prints the report when it has stopped."""
     from sevenfold.doors.follower.follower import ConversationFollower
+    from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
     from sevenfold.doors.follower.secret import secret_of
+    from sevenfold.doors.gateway.keeper import GatewayKeeper
     from sevenfold.doors.gateway.recorder import Recorder
-    from sevenfold.doors.gateway.report import five_lines
+    from sevenfold.doors.gateway.report import five_lines, kept_line
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
 
@@ -79,21 +81,30 @@ def _gateway(
     settings = FileSource(folder)
     store = JsonlStore(project.folder, sync=Sync(settings.current().fsync), user_memory=home.memory)
     known = secret_values(os.environ)
-    follower = ConversationFollower(
-        store,
-        str(folder or ""),
-        secret_of(home.root / "gateway.key"),
-        clock=SystemClock(),
-        ids=RandomIds(),
-        gate=lambda: Gate.of(settings.current(), known=known),
-    )
-    recorder = Recorder(follower, lambda sentence: _say(f"sevenfold gateway: {sentence}"))
-    gateway = Gateway(recorder, upstreams, host=options.host, port=options.port or 0)
+    place = (store, str(folder or ""), secret_of(home.root / "gateway.key"))
+
+    def gate() -> Gate | None:
+        return Gate.of(settings.current(), known=known)
+
+    def say(sentence: str) -> None:
+        _say(f"sevenfold gateway: {sentence}")
+
+    keeping: KeepingFollower | None = None
+    follower = ConversationFollower(*place, clock=SystemClock(), ids=RandomIds(), gate=gate)
+    if options.mode == "keep":
+        untouched = "a request was sent as it came"
+        kept = KeepingOptions(settings, gate=gate, failed=lambda error: say(f"{untouched}: {error}"))
+        follower = keeping = KeepingFollower(*place, kept, clock=SystemClock(), ids=RandomIds())
+    recorder = Recorder(follower, say)
+    keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
+    gateway = Gateway(recorder, upstreams, host=options.host, port=options.port or 0, preparer=keeper)
 
     def finish(since: float) -> None:
         written = [store.files(name).transcript for name in follower.sessions]
         for line in five_lines(written, recorder.statistics, since):
             _say(line)
+        if keeper is not None and keeping is not None:
+            _say(kept_line(keeper.changed, keeping.own_usd))
 
     return gateway, finish
 

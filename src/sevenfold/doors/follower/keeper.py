@@ -73,6 +73,12 @@ class KeepingFollower(ConversationFollower):
     ) -> None:
         super().__init__(store, folder, secret, clock=clock, ids=ids, gate=options.gate)
         self._options = options
+        self._kept: list[KeptConversation] = []
+
+    @property
+    def own_usd(self) -> float:
+        """What our own calls have cost, as far as their prices are known."""
+        return sum(conversation.own_usd for conversation in self._kept)
 
     def prepare(self, call: ClientCall, address: str) -> FollowedCall:
         """Take in a request to the server at ``address``; its ``body`` is what to send, if it is not the program's own.
@@ -115,4 +121,6 @@ class KeepingFollower(ConversationFollower):
             log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
         )
         parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
-        return KeptConversation(transcript, name, parts)
+        conversation = KeptConversation(transcript, name, parts)
+        self._kept.append(conversation)
+        return conversation

@@ -235,6 +235,11 @@ class KeptConversation(RecordedConversation):
         self._refusals += 1
         self._left_alone_at = self._newest_words()
 
+    @property
+    def own_usd(self) -> float:
+        """What our own calls for it have cost since it was opened, as far as their prices are known."""
+        return 0.0 if self._conversation is None else self._conversation.own_usd
+
     def settle(self, seconds: float = 5.0) -> None:
         """Wait at most so long for a summary under way."""
         self._threads.close(seconds)

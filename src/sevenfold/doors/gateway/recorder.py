@@ -105,12 +105,18 @@ class RecordedPassage:
         self._reading = ConnectionReading(recorder)
         self._lost = False
 
-    def requested(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> None:
-        """A request was sent."""
+    def requested(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        call: FollowedCall | None = None,
+    ) -> None:
+        """A request was sent; ``call`` if it was taken in before."""
         at = perf_counter()
-        self._submit(
-            len(body or b""), lambda: self._reading.requested(RoundTrip(method, target, headers, body, at))
-        )
+        made = RoundTrip(method, target, headers, body, at, call)
+        self._submit(len(body or b""), lambda: self._reading.requested(made))
 
     def received(self, chunk: bytes) -> None:
         """Bytes of the answer came."""
@@ -137,6 +143,7 @@ class RoundTrip(Struct, frozen=True):
     headers: dict[str, str]
     body: bytes | None
     at: float
+    call: FollowedCall | None = None
 
 
 class ConnectionReading:
@@ -258,6 +265,9 @@ class AnswerReading:
         self._began = True
         statistics.requests += 1
         if exchange.body is None:
+            return
+        if exchange.call is not None:
+            self._call = exchange.call
             return
         call = ClientCall(self._api, exchange.target, exchange.headers, exchange.body)
         try:

@@ -22,8 +22,11 @@ from typing import Protocol
 
 import h11
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sevenfold.doors.follower.follower import ClientCall, FollowedCall
 from sevenfold.doors.follower.identity import SESSION, api_of
+from sevenfold.doors.follower.keeper import REFUSED
 from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, names_another_server
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
 
@@ -34,6 +37,8 @@ MOST_JSON = 64_000_000
 """Bytes that a body may have that is looked at; no provider takes one of this size."""
 LINGER_SECONDS = 2.0
 """How long a program may go on sending after the provider has ended the connection."""
+_FRAMING = (b"content-length", b"transfer-encoding")
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
@@ -62,12 +67,14 @@ class RequestHead(Struct, frozen=True):
         """The length of a body that does not come in chunks."""
         return int(self.headers.get("content-length") or 0)
 
-    def raw(self, target: str, authority: str) -> bytes:
-        """The head as it is passed on."""
+    def raw(self, target: str, authority: str, length: int | None = None) -> bytes:
+        """The head as it is passed on; with a ``length``, in front of a body of that length."""
         lines = [b"%b %b HTTP/%b" % (self.method.encode(), target.encode("latin-1"), self.version)]
+        if length is not None:
+            lines.append(b"Content-Length: %d" % length)
         for name, value in self.fields:
             lowered = name.lower()
-            if lowered == SESSION.encode():
+            if lowered == SESSION.encode() or (length is not None and lowered in _FRAMING):
                 continue
             lines.append(b"%b: %b" % (name, authority.encode() if lowered == b"host" else value))
         return b"\r\n".join((*lines, b"", b""))
@@ -76,8 +83,15 @@ class RequestHead(Struct, frozen=True):
 class PassageWatcher(Protocol):
     """Gets a copy of what passes on one connection; its methods return at once and never fail."""
 
-    def requested(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> None:
-        """A request was sent; ``body`` is None if it was not kept."""
+    def requested(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        call: FollowedCall | None = None,
+    ) -> None:
+        """A request was sent; ``body`` is None if it was not kept, ``call`` is given if it was taken in before."""
 
     def received(self, chunk: bytes) -> None:
         """Bytes of the answer came."""
@@ -92,6 +106,16 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
+class RequestPreparer(Protocol):
+    """Decides what is sent in place of a program's request to a model; its methods never fail."""
+
+    async def prepare(self, call: ClientCall, address: str) -> FollowedCall | None:
+        """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage."""
+
+    def refused(self, call: FollowedCall) -> None:
+        """The provider refused what was sent in place of the program's own body."""
+
+
 class Relay:
     """Serves one connection of a program."""
 
@@ -104,7 +128,11 @@ class Relay:
         upstreams: Upstreams,
         passage: PassageWatcher,
         secure: ssl.SSLContext | None = None,
+        preparer: RequestPreparer | None = None,
     ) -> None:
+        self._preparer = preparer
+        self._instead: tuple[FollowedCall, bytes] | None = None
+        """What to send if the provider refuses the request under way: the call, and the program's own request."""
         self._reader = reader
         self._writer = writer
         self._guard = guard
@@ -160,6 +188,10 @@ class Relay:
         )
         if looked_at and head.length > MOST_JSON:
             raise _Refused(_TOO_LARGE)
+        api = api_of(head.method, admitted)
+        if self._preparer is not None and api is not None and "expect" not in head.headers:
+            await self._pass_prepared(head, admitted, ClientCall(api, admitted, head.headers, b""))
+            return
         out = await self._connected(upstream)
         raw = head.raw(target, upstream.authority)
         if head.chunked or head.length:
@@ -169,6 +201,34 @@ class Relay:
             out.write(raw)
         self._passage.requested(head.method, admitted, head.headers, body)
         await out.drain()
+
+    async def _pass_prepared(self, head: RequestHead, admitted: str, call: ClientCall) -> None:
+        """Pass on a request to a model, or what is sent in its place, once all of it has come."""
+        assert self._preparer is not None
+        upstream, target = self._upstreams.route(admitted, head.headers)
+        body = await self._whole_body(head)
+        prepared = await self._preparer.prepare(replace(call, body=body), f"{upstream}")
+        sent = body if prepared is None or prepared.body is None else prepared.body
+        out = await self._connected(upstream)
+        if prepared is not None and prepared.body is not None:
+            own = body if prepared.untouched is None else prepared.untouched
+            self._instead = prepared, head.raw(target, upstream.authority, len(own)) + own
+        out.write(head.raw(target, upstream.authority, len(sent)) + sent)
+        self._passage.requested(head.method, admitted, head.headers, sent, prepared)
+        await out.drain()
+
+    async def _whole_body(self, head: RequestHead) -> bytes:
+        """The body of a request, which is looked at before any of it is passed on."""
+        contents: list[bytes] = []
+        size = 0
+        async for content, _ in self._chunks(head) if head.chunked else self._counted(head.length):
+            contents.append(content)
+            size += len(content)
+            if size > MOST_JSON:
+                raise _Refused(_TOO_LARGE)
+        body = b"".join(contents)
+        _must_stay_here(body)
+        return body
 
     async def _pass_body(
         self, head: RequestHead, raw: bytes, out: asyncio.StreamWriter, *, looked_at: bool
@@ -192,10 +252,8 @@ class Relay:
                     raise _Refused(_TOO_LARGE)
             await out.drain()
         body = b"".join(contents) if looked_at else None
-        if body and (field := names_another_server(body)):
-            raise _Refused(
-                GatewayRefusal(403, "Forbidden", f"the field {field} names another server; leave it out")
-            )
+        if body:
+            _must_stay_here(body)
         out.write(held)
         return body
 
@@ -246,13 +304,7 @@ class Relay:
             return self._out
         await self._disconnect()
         try:
-            reader, out = await asyncio.open_connection(
-                upstream.host,
-                upstream.port,
-                ssl=self._secure if upstream.secure else None,
-                server_hostname=upstream.host if upstream.secure else None,
-                limit=4 * PIECE,
-            )
+            reader, out = await self._opened(upstream)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise _Refused(
@@ -263,6 +315,16 @@ class Relay:
         self._answers = asyncio.create_task(self._pass_back(reader))
         return out
 
+    async def _opened(self, upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A new connection to a provider."""
+        return await asyncio.open_connection(
+            upstream.host,
+            upstream.port,
+            ssl=self._secure if upstream.secure else None,
+            server_hostname=upstream.host if upstream.secure else None,
+            limit=4 * PIECE,
+        )
+
     # -- answers -----------------------------------------------------------------------------------
 
     async def _pass_back(self, reader: asyncio.StreamReader) -> None:
@@ -270,6 +332,9 @@ class Relay:
         writer = self._writer
         try:
             while chunk := await reader.read(PIECE):
+                if self._instead is not None and (again := await self._again(chunk)) is not None:
+                    reader = again
+                    continue
                 writer.write(chunk)
                 self._passage.received(chunk)
                 await writer.drain()
@@ -282,6 +347,28 @@ class Relay:
                 writer.write_eof()
         await asyncio.sleep(LINGER_SECONDS)
         writer.close()
+
+    async def _again(self, chunk: bytes) -> asyncio.StreamReader | None:
+        """Send the program's own request if the first bytes of an answer refuse ours; returns what to read from then.
+
+        Nothing of the refusal is passed back.
+        """
+        assert self._instead is not None
+        call, request = self._instead
+        self._instead = None
+        status = _STATUS.match(chunk)
+        if self._preparer is None or status is None or int(status[1]) not in REFUSED:
+            return None
+        self._preparer.refused(call)
+        upstream, before = self._upstream, self._out
+        assert upstream is not None
+        reader, out = await self._opened(upstream)
+        self._out = out
+        if before is not None:
+            before.transport.abort()
+        out.write(request)
+        await out.drain()
+        return reader
 
     async def _refuse(self, refusal: GatewayRefusal) -> None:
         """Send our own answer; what the program still sends is thrown away, or it might never read the answer."""
@@ -354,6 +441,14 @@ def read_head(raw: bytes) -> RequestHead:
         tuple((bytes(name), bytes(value)) for name, value in event.headers.raw_items()),
         headers,
     )
+
+
+def _must_stay_here(body: bytes) -> None:
+    """Refuse a body that names another server."""
+    if field := names_another_server(body):
+        raise _Refused(
+            GatewayRefusal(403, "Forbidden", f"the field {field} names another server; leave it out")
+        )
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

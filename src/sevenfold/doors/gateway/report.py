@@ -56,6 +56,17 @@ def five_lines(transcripts: Sequence[Path], statistics: CallStatistics, since: f
     ]
 
 
+def kept_line(changed: int, own_usd: float) -> str:
+    """What was done to keep conversations within their windows, and what it cost."""
+    if not changed:
+        return f"{'kept':<12}nothing had to leave a context"
+    requests = "request was" if changed == 1 else "requests were"
+    return (
+        f"{'kept':<12}{changed} {requests} sent with less in them; our own calls cost {_money(own_usd)}; the program's "
+        "own conversation is whole, and without --mode keep it is sent whole"
+    )
+
+
 def _recorded(report: ProfileReport, statistics: CallStatistics, transcripts: Sequence[Path]) -> str:
     if not statistics.requests:
         return f"{'calls':<12}none came by; {NONE_CAME}"

@@ -13,7 +13,7 @@ from typing import Self
 
 from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard, is_loopback
 from sevenfold.doors.gateway.recorder import Recorder
-from sevenfold.doors.gateway.relay import PIECE, Relay
+from sevenfold.doors.gateway.relay import PIECE, Relay, RequestPreparer
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.errors import UserError
 
@@ -33,11 +33,13 @@ class Gateway:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
+        preparer: RequestPreparer | None = None,
     ) -> None:
         """With a ``host`` that other machines reach, there is always a token; by default a new one."""
         if not is_loopback(host):
             token = token or secrets.token_urlsafe(24)
         self._recorder = recorder
+        self._preparer = preparer
         self._upstreams = upstreams
         self._listener = _listening(host, port)
         self.port: int = self._listener.getsockname()[1]
@@ -112,6 +114,7 @@ class Gateway:
             upstreams=self._upstreams,
             passage=self._recorder.passage(),
             secure=self._secure,
+            preparer=self._preparer,
         )
         with suppress(asyncio.CancelledError):
             await relay.run()
