@@ -1,4 +1,4 @@
-"""`sevenfold gateway`: passes a program's requests on, records what they cost and why, and keeps them in the window if asked."""
+"""`sevenfold gateway`: passes on the requests of any program, and records what they cost and why."""
 
 from __future__ import annotations
 

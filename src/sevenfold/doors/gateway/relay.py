@@ -116,6 +116,15 @@ class RequestPreparer(Protocol):
         """The provider refused what was sent in place of the program's own body."""
 
 
+class SharedParts(Struct, frozen=True):
+    """What all connections of a gateway share."""
+
+    guard: Guard
+    upstreams: Upstreams
+    secure: ssl.SSLContext | None = None
+    preparer: RequestPreparer | None = None
+
+
 class Relay:
     """Serves one connection of a program."""
 
@@ -123,22 +132,18 @@ class Relay:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        *,
-        guard: Guard,
-        upstreams: Upstreams,
+        shared: SharedParts,
         passage: PassageWatcher,
-        secure: ssl.SSLContext | None = None,
-        preparer: RequestPreparer | None = None,
     ) -> None:
-        self._preparer = preparer
+        self._preparer = shared.preparer
         self._instead: tuple[FollowedCall, bytes] | None = None
         """What to send if the provider refuses the request under way: the call, and the program's own request."""
         self._reader = reader
         self._writer = writer
-        self._guard = guard
-        self._upstreams = upstreams
+        self._guard = shared.guard
+        self._upstreams = shared.upstreams
         self._passage = passage
-        self._secure = secure
+        self._secure = shared.secure
         self._rest = b""
         """Bytes that were read behind the end of a head or of a body in chunks."""
         self._upstream: Upstream | None = None

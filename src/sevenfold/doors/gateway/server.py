@@ -13,7 +13,7 @@ from typing import Self
 
 from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard, is_loopback
 from sevenfold.doors.gateway.recorder import Recorder
-from sevenfold.doors.gateway.relay import PIECE, Relay, RequestPreparer
+from sevenfold.doors.gateway.relay import PIECE, Relay, RequestPreparer, SharedParts
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.errors import UserError
 
@@ -107,15 +107,8 @@ class Gateway:
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        relay = Relay(
-            reader,
-            writer,
-            guard=self._guard,
-            upstreams=self._upstreams,
-            passage=self._recorder.passage(),
-            secure=self._secure,
-            preparer=self._preparer,
-        )
+        shared = SharedParts(self._guard, self._upstreams, self._secure, self._preparer)
+        relay = Relay(reader, writer, shared, self._recorder.passage())
         with suppress(asyncio.CancelledError):
             await relay.run()
 
