@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 def _gateway(
     options: argparse.Namespace, project: Project, folder: Path | None
 ) -> tuple[Gateway, Callable[[float], None]]:
-    """The gateway, and what prints the report when it has stopped."""
+    """The gateway, and a function that prints its report, given the time at which it was started."""
     from sevenfold.doors.follower.follower import ConversationFollower
     from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
     from sevenfold.doors.follower.secret import secret_of
@@ -131,15 +131,15 @@ def _take_interrupts() -> None:
 
 def environment(env: Mapping[str, str], url: str) -> dict[str, str]:
     """The environment of a program whose requests go to the gateway at this address."""
-    named = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"}
+    addresses = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"}
     past_proxies = {
         name: ",".join(filter(None, [env.get(name, ""), LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
     }
-    return {**env, **named, **past_proxies}
+    return {**env, **addresses, **past_proxies}
 
 
 def with_address(command: Sequence[str], url: str) -> list[str]:
-    """The command line of a program that takes its address from there and not from the environment."""
+    """The command line of a program, with the address in it if the program ignores the environment's: Codex does."""
     if Path(command[0]).name != CODEX:
         return list(command)
     return [command[0], "-c", f'openai_base_url="{url}/v1"', *command[1:]]

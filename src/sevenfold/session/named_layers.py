@@ -36,11 +36,11 @@ def _named(name: str, where: str) -> list[Layer]:
 
 
 def _made(plugin: Plugin) -> Layer | None:
-    named = plugin.load()
-    if named is None:
+    loaded = plugin.load()
+    if loaded is None:
         return None
     try:
-        layer: Layer = named() if isinstance(named, type) else named
+        layer: Layer = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
         plugin.warn(f"{type(error).__name__}: {error}")
         return None

@@ -71,19 +71,19 @@ class McpConfig(Struct, frozen=True):
 
 
 def load_config(
-    given: Mapping[str, Any] | None, folder: Path, environ: Mapping[str, str], *, files: bool = True
+    in_code: Mapping[str, Any] | None, folder: Path, environ: Mapping[str, str], *, files: bool = True
 ) -> McpConfig:
-    """Return the servers of a session in this folder; ``given`` maps names to the servers configured in code.
+    """Return the servers of a session in this folder; ``in_code`` maps names to the servers configured in code.
 
-    Raises `InputError` for any problem in ``given``.
+    Raises `InputError` for any problem in ``in_code``.
     """
-    found = _read(given or {}, "mcp=", environ, folder)
-    if found.problems:
-        raise InputError("; ".join(found.problems))
+    configured = _read(in_code or {}, "mcp=", environ, folder)
+    if configured.problems:
+        raise InputError("; ".join(configured.problems))
     if not files:
-        return found
+        return configured
     user = user_folder(environ)
-    return found + _project(folder, user, environ) + _file(user / USER_FILE, environ, folder)
+    return configured + _project(folder, user, environ) + _file(user / USER_FILE, environ, folder)
 
 
 def _read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -> McpConfig:
@@ -92,9 +92,9 @@ def _read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -
         return McpConfig(problems=(f'{source}: "mcpServers" must map names to servers',))
     servers: dict[str, Server] = {}
     problems: list[str] = []
-    for name, one in entries.items():
+    for name, entry in entries.items():
         try:
-            server = _server(str(name), one, environ, folder)
+            server = _server(str(name), entry, environ, folder)
             if server is not None and server.name in servers:
                 raise InputError(f"its name counts as {server.name!r}, which is taken")
         except (InputError, msgspec.ValidationError) as error:
@@ -116,8 +116,8 @@ def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> McpConfig:
                 f"to use it, run: sevenfold trust {folder}",
             )
         )
-    found = _file(path, environ, folder)
-    return replace(found, servers=tuple(replace(server, project=str(folder)) for server in found.servers))
+    config = _file(path, environ, folder)
+    return replace(config, servers=tuple(replace(server, project=str(folder)) for server in config.servers))
 
 
 def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
@@ -129,8 +129,8 @@ def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
             raise SettingError("it is not a regular file")
         if path.stat().st_size > LARGEST:
             raise SettingError(f"it has more than {LARGEST:,} bytes")
-        held = msgspec.json.decode(path.read_bytes())
-        entries = held.get("mcpServers", {}) if isinstance(held, dict) else None
+        content = msgspec.json.decode(path.read_bytes())
+        entries = content.get("mcpServers", {}) if isinstance(content, dict) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingError) as error:
         return McpConfig(problems=(f"{path}: cannot be used: {error}",))
     return _read(entries, str(path), environ, folder)
@@ -159,18 +159,19 @@ def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> 
 def _filled(value: Any, environ: Mapping[str, str]) -> Any:
     """Return the value with environment variables expanded; raises `InputError` if one has no value and no default."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, environ), value)
+        return _VARIABLE.sub(lambda match: _variable(match, environ), value)
     if isinstance(value, Mapping):
-        return {key: _filled(one, environ) for key, one in value.items()}
+        return {key: _filled(inner, environ) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_filled(one, environ) for one in value]
+        return [_filled(inner, environ) for inner in value]
     return value
 
 
-def _variable(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    name, instead = found[1], found[2]
+def _variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    name = match[1]
+    default = match[2]
     if name in environ:
         return environ[name]
-    if instead is None:
+    if default is None:
         raise InputError(f"the variable {name} is not set; set it, or write ${{{name}:-instead}}")
-    return instead
+    return default

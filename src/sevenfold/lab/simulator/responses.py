@@ -57,31 +57,37 @@ class CompactedInput(Struct, frozen=True):
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a Responses request, or return only a summary if it asks for one; compacts first above its threshold."""
-    asked = _read(sim, body)
-    if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
-        made = _compacted(sim, asked)
-        return _response(sim, asked, [made.item], _usage(*made.usage))
+    request = _read(sim, body)
+    if request.body["input"] and _kind(request.body["input"][-1]) == TRIGGER:
+        compacted = _compacted(sim, request)
+        return _response(sim, request, [compacted.item], _usage(*compacted.usage))
     items: Iterable[Json] = ()
-    read = written = 0
-    if _passes_threshold(sim, asked):
-        made = _compacted(sim, asked)
-        items, asked, (read, _, written) = [made.item], made.request, made.usage
-    said = openai.ask(sim, asked)
-    cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
-    items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
-    prompt = read + said.prompt_tokens
-    answer = written + said.output.tokens
-    spent = _usage(prompt, said.cached_tokens, answer, said.output.thinking_tokens)
-    response = _response(sim, asked, items, spent, cut=cut)
-    prompt_blocks = openai.weigh(sim, asked)
+    # What a compaction that comes first reads and writes is part of the same bill.
+    tokens_before = summary_tokens = 0
+    if _passes_threshold(sim, request):
+        compacted = _compacted(sim, request)
+        items = [compacted.item]
+        request = compacted.request
+        tokens_before, _, summary_tokens = compacted.usage
+    reply = openai.ask(sim, request)
+    cut = reply.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
+    items = chain(items, _items(sim, request, reply, "incomplete" if cut else "completed"))
+    spent = _usage(
+        tokens_before + reply.prompt_tokens,
+        reply.cached_tokens,
+        summary_tokens + reply.output.tokens,
+        reply.output.thinking_tokens,
+    )
+    response = _response(sim, request, items, spent, cut=cut)
+    prompt_blocks = openai.weigh(sim, request)
     report = sim.response_diagnosis.explain(
-        asked.body, response["id"], prompt_blocks, len(asked.tools), said.cached_tokens
+        request.body, response["id"], prompt_blocks, len(request.tools), reply.cached_tokens
     )
     return response if report is None else {**response, "prompt_cache_diagnostics": report}
 
 
 def _response(
-    sim: Simulator, asked: OpenAiRequest, items: Iterable[Json], usage: Json, *, cut: bool = False
+    sim: Simulator, request: OpenAiRequest, items: Iterable[Json], usage: Json, *, cut: bool = False
 ) -> dict[str, Any]:
     return {
         "id": sim.new_id("resp_"),
@@ -90,30 +96,34 @@ def _response(
         "status": "incomplete" if cut else "completed",
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "instructions": asked.body.get("instructions"),
-        "max_output_tokens": asked.body.get("max_output_tokens"),
-        "model": asked.body["model"],
+        "instructions": request.body.get("instructions"),
+        "max_output_tokens": request.body.get("max_output_tokens"),
+        "model": request.body["model"],
         "output": list(items),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
-        "tool_choice": asked.body.get("tool_choice") or "auto",
-        "tools": asked.body.get("tools") or [],
+        "tool_choice": request.body.get("tool_choice") or "auto",
+        "tools": request.body.get("tools") or [],
         "truncation": "disabled",
         "usage": usage,
         "metadata": {},
     }
 
 
-def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
+def _passes_threshold(sim: Simulator, request: OpenAiRequest) -> bool:
     """Whether the request exceeds its compaction threshold; raises if its model does not support one."""
-    asks = [one for one in asked.body.get("context_management") or () if one["type"] == "compaction"]
+    asks = [
+        managed
+        for managed in request.body.get("context_management") or ()
+        if managed["type"] == "compaction"
+    ]
     if not asks or (threshold := asks[-1].get("compact_threshold")) is None:
         return False
-    if not asked.profile.threshold_compaction:
-        words = f"Compaction is not supported with the model '{asked.body['model']}'."
-        raise invalid(words, param="context_management", code="unsupported_model")
-    return sum(block.tokens for block in openai.weigh(sim, asked)) > int(threshold)
+    if not request.profile.threshold_compaction:
+        message = f"Compaction is not supported with the model '{request.body['model']}'."
+        raise invalid(message, param="context_management", code="unsupported_model")
+    return sum(block.tokens for block in openai.weigh(sim, request)) > int(threshold)
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
@@ -122,18 +132,20 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
         if body.get(name) is not None:
             raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
     if body.get("prompt_cache_options") and not profile.cache.reports_misses:
-        words = f"Unsupported parameter: 'prompt_cache_options' is not supported with this model ({body['model']})."
-        raise invalid(words, param="prompt_cache_options", code="unsupported_parameter")
+        message = f"Unsupported parameter: 'prompt_cache_options' is not supported with this model ({body['model']})."
+        raise invalid(message, param="prompt_cache_options", code="unsupported_parameter")
     if body.get("background"):
-        words = "'background' is not simulated: leave it out, or stream the response."
-        raise invalid(words, param="background", code="unsupported_parameter")
-    given = body["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    *before, last = items or [{}]
-    spoken = before if _kind(last) == TRIGGER else items
-    messages = [_message(sim, body, item, place) for place, item in enumerate(spoken)]
+        message = "'background' is not simulated: leave it out, or stream the response."
+        raise invalid(message, param="background", code="unsupported_parameter")
+    written = body["input"]
+    items = [{"role": "user", "content": written}] if isinstance(written, str) else written
+    *before, last = items or [{}]  # an input may be empty
+    conversation = before if _kind(last) == TRIGGER else items
+    messages = [_message(sim, body, item, index) for index, item in enumerate(conversation)]
     _check_calls_answered(messages)
-    newest = max((place for place, item in enumerate(spoken) if _kind(item) == "compaction"), default=0)
+    newest = max(
+        (index for index, item in enumerate(conversation) if _kind(item) == "compaction"), default=0
+    )
     # Items that a summary replaces may stay in the input, but the model no longer sees them.
     seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
     if body.get("instructions"):
@@ -141,7 +153,7 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[openai.tool(one.get("type"), one) for one in body.get("tools") or ()],
+        tools=[openai.tool(tool.get("type"), tool) for tool in body.get("tools") or ()],
         messages=seen,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
@@ -158,7 +170,7 @@ def _outlives_summary(message: Json) -> bool:
     return message["role"] != "assistant" and not results
 
 
-def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
+def _message(sim: Simulator, body: Json, item: Json, index: int) -> Json:
     match item.get("type", "message"):
         case "message":
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
@@ -171,25 +183,25 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
         case "reasoning":
             # Reasoning without content is known by its id to a provider that stored it: let it pass.
             if item.get("encrypted_content") is not None:
-                _unsealed(sim, body, item, place)
+                _unsealed(sim, body, item, index)
             return {"role": "assistant", "content": []}
         case "compaction":
-            words = _unsealed(sim, body, item, place)
-            return {"role": "assistant", "content": openai.content_blocks(words)}
+            summary = _unsealed(sim, body, item, index)
+            return {"role": "assistant", "content": openai.content_blocks(summary)}
         case kind:
-            raise invalid(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
+            raise invalid(f"Invalid value: '{kind}'.", param=f"input[{index}].type", code="invalid_value")
 
 
-def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
+def _unsealed(sim: Simulator, body: Json, item: Json, index: int) -> str:
     """The text of an encrypted item; raises unless the same model made it for the same organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
-        raise openai.missing_parameter(f"input[{place}].encrypted_content")
+        raise openai.missing_parameter(f"input[{index}].encrypted_content")
     seal = sim.binder.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
-        words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
+        problem = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
         reason = "Reason: Encrypted content could not be decrypted or parsed."
-        raise invalid(words + reason, code="invalid_encrypted_content")
+        raise invalid(problem + reason, code="invalid_encrypted_content")
     return seal.summary
 
 
@@ -203,25 +215,25 @@ def _check_calls_answered(messages: list[Json]) -> None:
         raise invalid(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
-def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
-    for block in said.output.blocks:
+def _items(sim: Simulator, request: OpenAiRequest, reply: OpenAiReply, status: str) -> Iterator[Json]:
+    for block in reply.output.blocks:
         if block["type"] == "thinking":
-            opened = {"type": "reasoning", "id": sim.new_id("rs_"), "summary": []}
-            yield {**opened, **_sealed(sim, asked, block)}
+            reasoning = {"type": "reasoning", "id": sim.new_id("rs_"), "summary": []}
+            yield {**reasoning, **_sealed(sim, request, block)}
         elif block["type"] == "text":
             yield text_item(sim.new_id(ID_PREFIXES["text"]), block["text"], status)
         elif block["type"] == "tool_use":
-            kind = asked.kind(block)
+            kind = request.kind(block)
             item_id = sim.new_id(ID_PREFIXES[kind])
             call = {**block, "id": block.get("id") or sim.new_id("call_")}
             yield call_item(item_id, call, kind, status)
 
 
-def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
+def _sealed(sim: Simulator, request: OpenAiRequest, block: Json) -> Json:
     """Encrypted reasoning, if the client asks for it because it keeps its own history."""
-    if SEALED not in (asked.body.get("include") or ()):
+    if SEALED not in (request.body.get("include") or ()):
         return {}
-    seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
+    seal = OpaqueSeal(request.body["model"], sim.setup.organisation, str(block["thinking"]))
     return {"encrypted_content": sim.binder.seal(seal)}
 
 
@@ -240,51 +252,51 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a compaction request with the user's messages and one sealed summary."""
     if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
         raise invalid(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
-    asked = _read(sim, body)
-    made = _compacted(sim, asked)
+    request = _read(sim, body)
+    compacted = _compacted(sim, request)
     return {
         "id": sim.new_id("resp_"),
         "object": "response.compaction",
         "created_at": int(sim.clock.now()),
-        "output": [*_said_by_user(sim, body["input"]), made.item],
-        "usage": _usage(*made.usage),
+        "output": [*_said_by_user(sim, body["input"]), compacted.item],
+        "usage": _usage(*compacted.usage),
     }
 
 
-def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
+def _compacted(sim: Simulator, request: OpenAiRequest) -> CompactedInput:
     """Summarise a conversation; raises if the model cannot, if it is empty or if no summary is made."""
-    model = asked.body["model"]
-    if not asked.profile.on_demand_compaction:
+    model = request.body["model"]
+    if not request.profile.on_demand_compaction:
         words = f"Compaction is not supported with the model '{model}'."
         raise invalid(words, param="model", code="unsupported_model")
-    if not any(message["content"] for message in asked.spoken):
+    if not any(message["content"] for message in request.spoken):
         raise invalid("There is nothing in 'input' to compact.", param="input")
-    blocks = openai.weigh(sim, asked)
-    summary = sim.summarise(SummaryRequest(model, asked.system, asked.spoken, None))
+    blocks = openai.weigh(sim, request)
+    summary = sim.summarise(SummaryRequest(model, request.system, request.spoken, None))
     if isinstance(summary, NoSummary):
         raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
     sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
-    kept = [message for message in asked.messages if _outlives_summary(message)]
-    written = {"role": "assistant", "content": openai.content_blocks(summary)}
+    outliving = [message for message in request.messages if _outlives_summary(message)]
+    summary_message = {"role": "assistant", "content": openai.content_blocks(summary)}
     return CompactedInput(
-        replace(asked, messages=[*kept, written]),
+        replace(request, messages=[*outliving, summary_message]),
         item,
         (
             sum(block.tokens for block in blocks),
-            openai.read_cache(sim, asked, blocks),
-            sim.scales.counter.text(summary, asked.profile.tokenizer),
+            openai.read_cache(sim, request, blocks),
+            sim.scales.counter.text(summary, request.profile.tokenizer),
         ),
     )
 
 
-def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
+def _said_by_user(sim: Simulator, conversation: str | list[Json]) -> list[Json]:
     """The user's messages as sent, with ids."""
-    if isinstance(given, str):
-        given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
+    if isinstance(conversation, str):
+        conversation = [{"role": "user", "content": [{"type": "input_text", "text": conversation}]}]
     return [
         {"id": sim.new_id("msg_"), "type": "message", "status": "completed", **item}
-        for item in given
+        for item in conversation
         if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 SOURCE = "dream"
 DAY = 24 * 3600.0
 BETWEEN_SCANS = 600.0
+"""Seconds between two looks at how many sessions there were."""
 SESSIONS = 5
 """How many other sessions must have been modified since the last dream."""
 LEAST_ENTRIES = 4
@@ -178,9 +179,9 @@ class Dreamer:
 
     def tasks(self) -> Iterator[Task]:
         """The dream under way, or the last one, as a task."""
-        if (dream := self.task) is not None:
-            progress = f"dream: {dream.phase}" if dream.state == "running" else dream.reason
-            yield Task("dream", "dream", "dream", STATES[dream.state], dream.began, progress)
+        if (task := self.task) is not None:
+            progress = f"dream: {task.phase}" if task.state == "running" else task.reason
+            yield Task("dream", "dream", "dream", STATES[task.state], task.began, progress)
 
     def kill(self, task: str = "dream") -> bool:
         """Stop the dream under way and undo what it wrote; False if there is none."""
@@ -191,9 +192,11 @@ class Dreamer:
             return True
 
     def _sessions_since(self, when: float) -> int:
+        """How many other sessions were modified since a time; no more are counted than make a dream due."""
         store = self._c.services.store
         own = self._c.transcript.place.session
-        sessions = store.sessions() if store is not None else ()
+        # One more than are needed, because this session is usually the newest.
+        sessions = store.sessions(since=when, limit=SESSIONS + 1) if store is not None else ()
         return sum(session.modified > when and session.name != own for session in sessions)
 
     # -- the dream -----------------------------------------------------------------------------------
@@ -224,16 +227,18 @@ class Dreamer:
 
     def _ask(self, known: list[KnownEntry]) -> Flow[Proposal | None]:
         """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""
-        asked = fork(self._c, SOURCE)
-        lines = [
-            f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}, {day_of_entry(one)}): "
-            f"{shortened(one.entry.words, 300)}"
-            for one in known
-        ]
+        dreaming = fork(self._c, SOURCE)
+        lines: list[str] = []
+        for known_entry in known:
+            origin = "the user" if known_entry.stamp.trusted else "unconfirmed"
+            text = shortened(known_entry.entry.words, 300)
+            lines.append(f"- {known_entry.entry.name} ({origin}, {day_of_entry(known_entry)}): {text}")
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
-        asked.user(DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render())
+        dreaming.user(
+            DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render()
+        )
         rights = MemoryRights(self._reader, self._c.kinds)
-        done = yield from work(asked, rights, most_turns=MOST_TURNS, after_answer=self._answered)
+        done = yield from work(dreaming, rights, most_turns=MOST_TURNS, after_answer=self._answered)
         return None if done.outcome is None else read_proposal(_words(done.outcome), known)
 
     def _answered(self, outcome: Outcome) -> Flow[None]:
@@ -268,27 +273,33 @@ class Dreamer:
             )
         )
 
-    def _done(self, came: Consolidation | Exception | None) -> None:
+    def _done(self, outcome: Consolidation | Exception | None) -> None:
         self._busy = False
-        if isinstance(came, Exception):
+        if isinstance(outcome, Exception):
             if self.task is not None and self.task.state == "killed":
                 return
-            reason = str(came) if isinstance(came, ModelError) else f"{type(came).__name__}: {came}"
+            reason = (
+                str(outcome) if isinstance(outcome, ModelError) else f"{type(outcome).__name__}: {outcome}"
+            )
             if self.task is not None and self.task.state == "running":
                 self._show(replace(self.task, state="failed", reason=reason))
             self._c.events.aside("dream", f"memory was not tidied: {reason}", source=SOURCE)
             return
-        if self.task is None or came is None:
+        if self.task is None or outcome is None:
             return
         self._show(
             replace(
-                self.task, state="completed", done=came.done, refused=came.refused, proposed=came.proposed
+                self.task,
+                state="completed",
+                done=outcome.done,
+                refused=outcome.refused,
+                proposed=outcome.proposed,
             )
         )
-        if came.proposed:
-            self._tell("propose", f"dream: {'; '.join(came.proposed)}", len(came.proposed))
-        if came.done:
-            self._tell("dream", f"dream: {'; '.join(came.done)}", len(came.edits))
+        if outcome.proposed:
+            self._tell("propose", f"dream: {'; '.join(outcome.proposed)}", len(outcome.proposed))
+        if outcome.done:
+            self._tell("dream", f"dream: {'; '.join(outcome.done)}", len(outcome.edits))
 
     def _tell(self, mechanism: str, what: str, items: int) -> None:
         self._c.events.tell(

@@ -22,6 +22,8 @@ from sevenfold.record.redact import mask_text
 
 COMMANDS = ("ls", "find", "grep", "cat", "stat", "wc", "head", "tail")
 TRANSCRIPTS = "transcripts/"
+MOST_TRANSCRIPTS = 1_000
+"""How many sessions a dream may look into, the newest first; a shared store may hold a million."""
 MOST_LINES = 50
 """The most lines that a listing or search shows."""
 MOST_BYTES = 16_000
@@ -129,9 +131,9 @@ class MemoryReader:
     # -- files ---------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
-        """All file names: memory first, then the transcripts, newest first."""
+        """All file names: memory first, then the newest transcripts."""
         held = [name for name in self._folder.names() if not name.startswith(".")]
-        sessions = self._store.sessions() if self._store is not None else ()
+        sessions = self._store.sessions(limit=MOST_TRANSCRIPTS) if self._store is not None else ()
         return [*held, *(f"{TRANSCRIPTS}{session.name}.jsonl" for session in sessions)]
 
     def _files(self, *paths: str) -> list[str]:
