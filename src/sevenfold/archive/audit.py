@@ -81,7 +81,8 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
             opened = None
         if isinstance(entry, Boundary):
             boundaries[entry.uuid] = entry
-        compacts, last = _compacts(entry), view.boundary
+        compacts = _compacts(entry)
+        last = view.boundary
         before = tuple(view.items) if compacts else ()
         view.add(entry, offset)
         if compacts and view.boundary not in (None, last) and view.boundary in boundaries:
@@ -264,7 +265,8 @@ def _audited(
         doubtful = []
         invented = []
         unchecked = list(statements)
-    boundary, total = compaction.boundary, score.total
+    boundary = compaction.boundary
+    total = score.total
     left = [
         LeftFact(probe.kind, probe.text, probe.record, state == "reachable", answers(probe))
         for probe, state in score.states

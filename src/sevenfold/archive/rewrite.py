@@ -130,7 +130,8 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
     model = model or (view.epoch.model if view.epoch else "")
     if not model:
         raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
-    identity, whole = log.identity(), Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
+    identity = log.identity()
+    whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
     # The folder may have been recorded on another system.
     named = PureWindowsPath(identity.folder).is_absolute() or identity.folder.startswith("/")
     return RecordedSession(

@@ -67,7 +67,7 @@ class Threads:
     def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
         """Start the flow; see `Runner`."""
         thread = threading.Thread(target=self._run, args=(work, done), daemon=True, name="sevenfold")
-        self._running = {one for one in self._running if one.is_alive()} | {thread}
+        self._running = {running for running in self._running if running.is_alive()} | {thread}
         thread.start()
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
@@ -86,7 +86,7 @@ class Threads:
         until = monotonic() + seconds
         # In a loop, because a flow that ends may start another.
         while (left := until - monotonic()) > 0 and (
-            running := [one for one in self._running if one.is_alive()]
+            running := [thread for thread in self._running if thread.is_alive()]
         ):
             running[0].join(left)
 

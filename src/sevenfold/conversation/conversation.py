@@ -187,9 +187,9 @@ class Conversation(AskedElsewhere):
 
     def take_cut_off(self) -> Answer | None:
         """The part kept of the last answer if it was interrupted, once."""
-        kept = self.cut_off
+        partial = self.cut_off
         self.cut_off = None
-        return kept
+        return partial
 
     def consider(self, why: Why) -> None:
         """Note what the layers considered for the next request."""
@@ -205,10 +205,10 @@ class Conversation(AskedElsewhere):
 
     def state(self, kind: Callable[[Conversation], S]) -> S:
         """Return a layer's state in this conversation, creating it on first use."""
-        found = self._states.get(kind)  # type: ignore[call-overload]  # any factory can be a key
-        if found is None:
-            found = self._states[kind] = kind(self)  # type: ignore[index]
-        state: S = found
+        existing = self._states.get(kind)  # type: ignore[call-overload]  # any factory can be a key
+        if existing is None:
+            existing = self._states[kind] = kind(self)  # type: ignore[index]
+        state: S = existing
         return state
 
     # -- taking in -------------------------------------------------------------------------------
@@ -247,13 +247,15 @@ class Conversation(AskedElsewhere):
             self.transcript.must_be_writable()
             if known := self.finder.keyed(key) if key else "":
                 return known
-            said = intake.message(content)
-            return self.transcript.user(said, meta=meta, key=key, origin=origin, typed=typed)
+            content_blocks = intake.message(content)
+            return self.transcript.user(content_blocks, meta=meta, key=key, origin=origin, typed=typed)
 
-    def attach(self, given: Attachment) -> str:
+    def attach(self, attachment: Attachment) -> str:
         """Record an attachment, which never counts as the user's words; returns its id."""
         with self.lock:
-            return self.transcript.attach(given.kind, given.facts, given.blocks, role=given.role)
+            return self.transcript.attach(
+                attachment.kind, attachment.facts, attachment.blocks, role=attachment.role
+            )
 
     def interrupted(self, partial: Answer) -> None:
         """Record an answer that was cut off; its request is no longer in flight."""
@@ -261,13 +263,13 @@ class Conversation(AskedElsewhere):
             self.transcript.model(self.transcript.distinct(partial))
             self._pending = self._in_flight = None
 
-    def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
+    def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Record tool results, skipping known ones; returns the ids of calls that still have no result."""
         with self.lock:
             self.transcript.must_be_writable()
             self.refresh()
             waiting = self.waiting
-            fresh, others = calls.matched(intake.results(given), waiting)
+            fresh, others = calls.matched(intake.results(results), waiting)
             if strange := [block.id for block in others if not self.finder.answered(block.id)]:
                 late = strange[0] in self.transcript.view.pending_calls
                 raise intake.unexpected_result(strange[0], waiting, late=late)
@@ -289,9 +291,9 @@ class Conversation(AskedElsewhere):
         if self.services.recall is not None and self.settings.recall_ahead:
             self.services.recall.follow(self.transcript.written)
 
-    def gated(self, given: Sequence[Block]) -> list[Block]:
+    def gated(self, content: Sequence[Block]) -> list[Block]:
         """The blocks ready to be recorded and sent: with secrets masked if redaction is on."""
-        return self.gate.blocks(given) if self.gate else list(given)
+        return self.gate.blocks(content) if self.gate else list(content)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -436,15 +438,15 @@ class Conversation(AskedElsewhere):
         ``sends_to`` is the newest record in it, if it is the conversation's own.
         """
         account = self.account
-        made = replace(
+        marked = replace(
             request,
             markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
             sha256=body.sha256,
             number=account.requests,
             spent=account.usd,
         )
-        recorded = self.transcript.decide(made)
-        self.account = replace(account, requests=made.number + 1, tip=sends_to or account.tip)
+        recorded = self.transcript.decide(marked)
+        self.account = replace(account, requests=marked.number + 1, tip=sends_to or account.tip)
         return recorded
 
     # -- size ------------------------------------------------------------------------------------
@@ -560,16 +562,18 @@ class Conversation(AskedElsewhere):
         """Forget the request in flight, because it no longer belongs to the conversation."""
         self._pending = self._in_flight = None
 
-    def remarked(self, call: str, words: str) -> None:
+    def remarked(self, call: str, remark: str) -> None:
         """Record what the user said when they refused a tool call."""
         with self.lock:
-            self.transcript.decide(Remarked(call=call, words=self.gate.text(words) if self.gate else words))
+            self.transcript.decide(
+                Remarked(call=call, words=self.gate.text(remark) if self.gate else remark)
+            )
 
     @property
     def remarks(self) -> dict[str, str]:
         """What the user said when they refused tool calls, by call, as far as it is in view."""
-        made = self.transcript.view.decisions()
-        return {remark.call: remark.words for remark in made if isinstance(remark, Remarked)}
+        decisions = self.transcript.view.decisions()
+        return {remark.call: remark.words for remark in decisions if isinstance(remark, Remarked)}
 
     def before_hiding(self) -> None:
         """Let layers look at the messages in view, because a compaction is about to hide some."""

@@ -104,10 +104,10 @@ def snip(c: Conversation, first: str, last: str) -> str:
                 c.open_epoch(CLEARED, drops_thinking=True)
             else:
                 c.announce("snip")
-            made = c.transcript.decide(Snip(first=first, last=last))
-        c.events.acted(proposed, before, c.size().tokens, made.id, undoable=True)
+            snipped = c.transcript.decide(Snip(first=first, last=last))
+        c.events.acted(proposed, before, c.size().tokens, snipped.id, undoable=True)
         reporting.epochs(c)
-        return made.id
+        return snipped.id
 
 
 def rewind(c: Conversation, record: str | None) -> None:
@@ -224,42 +224,42 @@ def redo(c: Conversation, reference: str = "") -> str:
 
 
 def _undo_decision(c: Conversation, reference: str) -> str:
-    made = _find(c.transcript.view, reference)
-    undone = [Undone(decision=each) for each in (id_of(made), *_partner(c.transcript.view, made))]
+    decision = _find(c.transcript.view, reference)
+    undone = [Undone(decision=each) for each in (id_of(decision), *_partner(c.transcript.view, decision))]
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _open_epoch_keeping_thinking(c, "undo", id_of(made), place_of(made))
-    return id_of(made)
+    _open_epoch_keeping_thinking(c, "undo", id_of(decision), place_of(decision))
+    return id_of(decision)
 
 
-def _redo_decision(c: Conversation, made: Undoable) -> None:
-    meanwhile = _epoch_of_undo(c.transcript.view, id_of(made)) if c.profile.thinking.bound else None
-    for each in [id_of(made), *_partner(c.transcript.view, made)]:
+def _redo_decision(c: Conversation, decision: Undoable) -> None:
+    meanwhile = _epoch_of_undo(c.transcript.view, id_of(decision)) if c.profile.thinking.bound else None
+    for each in [id_of(decision), *_partner(c.transcript.view, decision)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _open_redo_epoch(c, meanwhile, id_of(made), place_of(made))
+    _open_redo_epoch(c, meanwhile, id_of(decision), place_of(decision))
 
 
 def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
     """The epoch opened when a decision was undone; None if a later decision changed earlier records since."""
-    found: Epoch | None = None
+    epoch: Epoch | None = None
     taken_back = changed = False
-    for made in view.decisions():
-        match made:
+    for decision in view.decisions():
+        match decision:
             case Undone(decision=name, redo=False) if name == redone:
                 taken_back = True
-                found = None
+                epoch = None
                 changed = False
             case Epoch(boundary=str()):
                 changed = True
-            case Epoch() if taken_back and found is None:
-                found = made
+            case Epoch() if taken_back and epoch is None:
+                epoch = decision
             case Clearing() | Snip() | Fold() | Pinned():
                 changed = True
-    return None if changed else found
+    return None if changed else epoch
 
 
-def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
+def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, after: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Thinking from before the undo now follows exactly what it was produced after, so it is sent again; if the frame has
@@ -268,7 +268,7 @@ def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, plac
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.epoch.frame):
         meanwhile = None
-    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
+    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else after, meanwhile)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
 
@@ -307,15 +307,25 @@ def _precedes(frame: Frame) -> tuple[object, ...]:
 
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     """Decisions that can be undone, or those already ``undone``, by id and in order; without their own epochs."""
-    made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
-    partners = {partner for one in made for partner in _partner(view, one)}
-    names = {id_of(one): one for one in made if (id_of(one) in view.undone) is undone}
-    return {name: one for name, one in names.items() if name not in partners}
+    candidates = [
+        decision
+        for decision in view.decisions()
+        if isinstance(decision, Undoable) and _is_decision(decision)
+    ]
+    partners = {partner for decision in candidates for partner in _partner(view, decision)}
+    names = {
+        id_of(decision): decision for decision in candidates if (id_of(decision) in view.undone) is undone
+    }
+    return {name: decision for name, decision in names.items() if name not in partners}
 
 
 def _undone_ids(view: View) -> Iterator[str]:
     """The ids of decisions that are undone at present, newest first."""
-    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
+    order = [
+        decision.decision
+        for decision in view.decisions()
+        if isinstance(decision, Undone) and not decision.redo
+    ]
     return (name for name in reversed(order) if name in view.undone)
 
 
@@ -347,25 +357,25 @@ def _why_not(view: View, reference: str) -> str:
     return f"there is no decision {reference} in this session since its last compaction"
 
 
-def _is_decision(made: Undoable) -> bool:
+def _is_decision(record: Undoable) -> bool:
     """Whether this counts as a decision to undo; of epochs, only those opened to clear content that drop thinking.
 
     Other epochs are undone with what they were opened for. Clearing only attachments is housekeeping for a new frame.
     """
-    match made:
+    match record:
         case Epoch():
-            return made.reason == CLEARED and made.drops_thinking
+            return record.reason == CLEARED and record.drops_thinking
         case Clearing(about=about):
             return bool(about.compacted_tool_ids)
         case _:
             return True
 
 
-def _partner(view: View, made: Undoable) -> list[str]:
+def _partner(view: View, decision: Undoable) -> list[str]:
     """The id of the epoch opened together with a decision, in a list; empty if there is none."""
-    if isinstance(made, Epoch | ShownResult):
+    if isinstance(decision, Epoch | ShownResult):
         return []
-    before = next((earlier for earlier, one in pairwise(view.decisions()) if one is made), None)
+    before = next((earlier for earlier, later in pairwise(view.decisions()) if later is decision), None)
     return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []
 
 
@@ -459,8 +469,8 @@ def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
 
 def _epoch_of(c: Conversation, boundary: str) -> Epoch | None:
     """The epoch that a compaction opened; None if it opened none."""
-    opened = (made for _, made in c.transcript.log.decisions(Epoch))
-    return next((made for made in opened if made.boundary == boundary), None)
+    opened = (epoch for _, epoch in c.transcript.log.decisions(Epoch))
+    return next((epoch for epoch in opened if epoch.boundary == boundary), None)
 
 
 def _decided_at(log: Log, decision: str) -> int:

@@ -91,13 +91,13 @@ def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
     if _is_for_another_api(c, epoch):
         return begun, "API", True
     stored = frame_of(epoch)
-    kept = Lifetimes(**epoch.lifetimes)
-    if _changes(c, stored, wanted, kept) is None:
+    recorded_lifetimes = Lifetimes(**epoch.lifetimes)
+    if _changes(c, stored, wanted, recorded_lifetimes) is None:
         return begun, "system or tools", c.profile.thinking.bound
     settled = replace(begun, frame=_with_settings(stored, wanted))
     if not asked or epoch.reason == REFUSED_LIFETIME:
-        settled = replace(settled, lifetimes=kept)
-    unchanged = (settled.frame, settled.lifetimes) == (stored, kept)
+        settled = replace(settled, lifetimes=recorded_lifetimes)
+    unchanged = (settled.frame, settled.lifetimes) == (stored, recorded_lifetimes)
     return settled, "" if unchanged else "settings", False
 
 
@@ -139,33 +139,33 @@ def recorded_frame(log: Log) -> Frame | None:
     changed = next(log.decisions(Amended), None)
     if changed is None or changed[0] < position:
         return frame
-    made = changed[1]
+    amendment = changed[1]
     return replace(
         frame,
-        system=tuple(map(bytes, made.system)),
-        tools=tuple(map(bytes, made.tools)),
-        sections=_sections(made),
+        system=tuple(map(bytes, amendment.system)),
+        tools=tuple(map(bytes, amendment.tools)),
+        sections=_sections(amendment),
     )
 
 
 def sizes(frame: Frame) -> list[tuple[str, int]]:
     """The name and length of each section of a system prompt, as recorded."""
-    return [(name, len(words)) for name, words in frame.sections]
+    return [(name, len(text)) for name, text in frame.sections]
 
 
-def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
+def _sections(record: Epoch | Amended) -> tuple[tuple[str, str], ...]:
     """The sections of a recorded system prompt; none if they are unknown or a purge changed its text."""
-    left = deque(made.sections)
-    found = list[tuple[str, str]]()
-    for words in (read_field(bytes(part), "text") for part in made.system):
-        place = 0
-        while left and place < len(words):
+    left = deque(record.sections)
+    sections = list[tuple[str, str]]()
+    for text in (read_field(bytes(part), "text") for part in record.system):
+        position = 0
+        while left and position < len(text):
             name, size = left.popleft()
-            found.append((name, words[place : place + size]))
-            place += size + len(BETWEEN)
-        if place != len(words) + len(BETWEEN):
+            sections.append((name, text[position : position + size]))
+            position += size + len(BETWEEN)
+        if position != len(text) + len(BETWEEN):
             return ()
-    return () if left else tuple(found)
+    return () if left else tuple(sections)
 
 
 def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: bytes) -> Gauge:
@@ -196,14 +196,14 @@ def in_known_order(known: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[byt
 
     A caller may list the same tools in another order at each start, which must not change a byte of the request.
     """
-    place = {raw: number for number, raw in enumerate(known)}
-    return tuple(sorted(wanted, key=lambda raw: place.get(raw, len(known))))
+    positions = {raw: number for number, raw in enumerate(known)}
+    return tuple(sorted(wanted, key=lambda raw: positions.get(raw, len(known))))
 
 
 def _last_amendment(view: View) -> Amended | None:
-    for made in reversed(view.decisions()):
-        if isinstance(made, Amended) and (item := view.item(made.at or "")) and item.shown:
-            return made
+    for decision in reversed(view.decisions()):
+        if isinstance(decision, Amended) and (item := view.item(decision.at or "")) and item.shown:
+            return decision
     return None
 
 

@@ -88,9 +88,9 @@ class EpochKeeping(Exchange):
         """
         if announced:
             self.announce(reason)
-        made = epoch_record(self, self.epoch.frame, reason, drops_thinking)
-        made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
-        epoch = self.transcript.decide(made)
+        record = epoch_record(self, self.epoch.frame, reason, drops_thinking)
+        record = replace(record, drops_thinking_after=after, drops_thinking_before=before)
+        epoch = self.transcript.decide(record)
         self._take_lifetimes(epoch)
         self.epoch = replace(
             self.epoch,

@@ -66,7 +66,7 @@ def begin_branch(c: Conversation, name: str) -> None:
     All tool calls without a result get the same placeholder result.
     """
     with c.lock:
-        if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
+        if any(forked.name == name for _, forked in c.transcript.log.decisions(Forked)):
             return
         c.set_epoch(replace(c.epoch, new_fork=True))
         with c.atomic():
@@ -77,7 +77,7 @@ def begin_branch(c: Conversation, name: str) -> None:
 
 def in_agents_fork(log: Log) -> bool:
     """Whether a log belongs to an agent that started as a fork; such an agent is not forked again."""
-    return any(made.source.startswith("agent:") for _, made in log.decisions(Forked))
+    return any(forked.source.startswith("agent:") for _, forked in log.decisions(Forked))
 
 
 class Fork(Aside):
@@ -92,9 +92,9 @@ class Fork(Aside):
         self._opened = view.epoch.id if view.epoch else ""
         """The epoch it was taken in."""
         now = tuple(view.messages())
-        given = now if shared is None else tuple(shared)
-        self._shared = _valid_reasoning(parent, given)
-        begins_in_view = self._shared == now or (upto is not None and self._shared == given)
+        messages = now if shared is None else tuple(shared)
+        self._shared = _valid_reasoning(parent, messages)
+        begins_in_view = self._shared == now or (upto is not None and self._shared == messages)
         self._tip = view.tip if begins_in_view else None
         """The parent's tip at the time of the fork; None if the fork starts with other messages than those in view."""
         self._upto = upto if self._shared != now else None
@@ -118,9 +118,9 @@ class Fork(Aside):
         """Add a user message to the fork only."""
         self._add("user", self._parent.gated(intake.message(content)))
 
-    def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
+    def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> None:
         """Add results for the fork's own tool calls."""
-        self._add("user", self._parent.gated(intake.results(given)))
+        self._add("user", self._parent.gated(intake.results(results)))
 
     def turn(self) -> Flow[Outcome]:
         """Ask once and return the outcome; after a temporary failure, retry after a pause."""
@@ -200,12 +200,12 @@ class Fork(Aside):
         if not self.source.name.startswith(SUMMARIES):
             _must_fit(self._parent, self.size())
 
-    def _add(self, role: str, said: Sequence[Block]) -> None:
-        if not said:
+    def _add(self, role: str, content: Sequence[Block]) -> None:
+        if not content:
             return
         if not self._own:
             shared, moved = _followable(self._shared)
-            said = (*self._unanswered(said), *moved, *said)
+            content = (*self._unanswered(content), *moved, *content)
             if shared != self._shared:
                 # These are no longer the messages in view, so all of them must be recorded.
                 self._shared = shared
@@ -213,18 +213,18 @@ class Fork(Aside):
                 self._upto = None
         before = self._own[-1] if self._own else None
         if before is not None and before.role == role:
-            said = (*before.parts, *said)
+            content = (*before.parts, *content)
             self._own.pop()
-        self._own.append(Message.of(role, said))
+        self._own.append(Message.of(role, content))
 
-    def _unanswered(self, said: Sequence[Block]) -> list[Block]:
+    def _unanswered(self, content: Sequence[Block]) -> list[Block]:
         """A placeholder result for every call that had no result when the fork was taken."""
-        given = {block.id for block in said if block.kind == "tool_result"}
+        answered = {block.id for block in content if block.kind == "tool_result"}
         for message in reversed(self._shared):
             if message.role == "assistant":
                 calls = [part.id for part in message.parts if part.kind == "tool_use"]
-                return [blocks.result(call, UNDER_WAY) for call in calls if call not in given]
-            given |= {part.id for part in message.parts if part.kind == "tool_result"}
+                return [blocks.result(call, UNDER_WAY) for call in calls if call not in answered]
+            answered |= {part.id for part in message.parts if part.kind == "tool_result"}
         return []
 
 
@@ -271,7 +271,7 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
     if sent is None or parent.epoch.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
     both = enumerate(zip(sent.messages, shared, strict=False))
-    changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))
+    changed = next((index for index, (was, now) in both if was.parts != now.parts), len(shared))
     return (*shared[:changed], *map(_without_reasoning, shared[changed:]))
 
 
@@ -301,20 +301,20 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
     A system message may not precede a user message, and calls of the provider's own tools without a result may only be
     followed by results.
     """
-    kept = list(shared)
+    messages = list(shared)
     moved: list[Block] = []
-    while kept and kept[-1].role == "system":
-        moved[:0] = [part for part in kept.pop().parts if part.kind == "text"]
-    answers = [place for place, message in enumerate(kept) if message.role == "assistant"]
-    answer = [place for back, place in enumerate(reversed(answers)) if place == answers[-1] - back]
-    unfinished = open_server_calls([part for place in answer for part in kept[place].parts])
+    while messages and messages[-1].role == "system":
+        moved[:0] = [part for part in messages.pop().parts if part.kind == "text"]
+    answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
+    answer = [index for back, index in enumerate(reversed(answers)) if index == answers[-1] - back]
+    unfinished = open_server_calls([part for index in answer for part in messages[index].parts])
     cut = False
-    for place in sorted(answer) if unfinished else ():
+    for index in sorted(answer) if unfinished else ():
         parts: list[Block] = []
-        for part in kept[place].parts:
+        for part in messages[index].parts:
             if part.id in unfinished:
                 cut = True
             elif not (cut and part.kind in blocks.THINKING):  # thinking is bound to the removed call
                 parts.append(part)
-        kept[place] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
-    return tuple(kept), moved
+        messages[index] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
+    return tuple(messages), moved

@@ -46,9 +46,9 @@ class Gate:
         """
         return cls(tell, known) if settings.redaction == "gate" else None
 
-    def text(self, words: str) -> str:
+    def text(self, text: str) -> str:
         """The text with its secrets masked."""
-        return self._reported(redact.mask(words, self.known)).text
+        return self._reported(redact.mask(text, self.known)).text
 
     def content(self, raw: bytes) -> bytes:
         """The content of a file with its secrets masked."""
@@ -62,9 +62,9 @@ class Gate:
         """The JSON with the secrets in its strings masked."""
         return self._reported(redact.mask_json(raw, self.known)).raw
 
-    def blocks(self, given: Sequence[Block]) -> list[Block]:
+    def blocks(self, content: Sequence[Block]) -> list[Block]:
         """The content blocks with their secrets masked."""
-        return self._reported(redact.mask_blocks(given, self.known)).blocks
+        return self._reported(redact.mask_blocks(content, self.known)).blocks
 
     def record(self, written: Written) -> Written:
         """The record with its secrets masked, parsed again from its masked line."""
@@ -93,7 +93,7 @@ class Gate:
 
     def _reported(self, masked: Found) -> Found:
         if masked.findings and self._tell is not None:
-            kinds = tuple(sorted({one.kind for one in masked.findings}))
+            kinds = tuple(sorted({finding.kind for finding in masked.findings}))
             self._tell(Masked(kinds=kinds, count=len(masked.findings)))
         return masked
 
@@ -101,10 +101,10 @@ class Gate:
 class GatedText:
     """A stored text that is masked when it is written; see `sevenfold.ports.StoredText`."""
 
-    def __init__(self, kept: StoredText, gate: Gate) -> None:
-        self._kept = kept
+    def __init__(self, text: StoredText, gate: Gate) -> None:
+        self._kept = text
         self._gate = gate
-        self.path = kept.path
+        self.path = text.path
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""

@@ -42,7 +42,9 @@ def account_of(log: Log) -> Account:
     if newest is None:
         return Account()
     position, last = newest
-    account = Account(last.number + 1, last.spent, next((made.tip for _, made in own_requests(log)), None))
+    account = Account(
+        last.number + 1, last.spent, next((request.tip for _, request in own_requests(log)), None)
+    )
     for _, entry in read(log, position):
         match entry:
             case Said(role="assistant", usage=Usage() as usage, model=model):
@@ -84,15 +86,15 @@ class Past(Struct, frozen=True):
 
 def past(log: Log, number: int) -> Past:
     """The request with this number, counted from 0; negative numbers count from the newest."""
-    newest = next((made.number for made in requests(log)), None)
+    newest = next((request.number for request in requests(log)), None)
     if newest is None:
         raise Refused(
             "this session has no recorded requests yet; only sessions that Sevenfold ran record them"
         )
     wanted = number if number >= 0 else newest + 1 + number
-    for position, made in log.decisions(Request):
-        if made.number == wanted:
-            return _rebuilt(log, position, made)
+    for position, request in log.decisions(Request):
+        if request.number == wanted:
+            return _rebuilt(log, position, request)
     raise Refused(f"there is no request number {number} on record; the newest is number {newest}")
 
 
@@ -133,20 +135,22 @@ class LastRequest(Struct, frozen=True):
 
 def last_request(log: Log) -> LastRequest | None:
     """The newest answered request; None before the first, and after a compaction was made or undone."""
-    for position, made in own_requests(log):
-        found: LastRequest | None = None
+    for position, request in own_requests(log):
+        last: LastRequest | None = None
         for _, entry in read(log, position):
             match entry:
                 case Boundary():
                     return None
-                case Said(role="assistant", usage=usage) as said if found is None and _answers(said, made):
-                    found = LastRequest(made, usage)
-                case Decision(made=Undone(decision=name)) if found and _is_boundary(log, name):
+                case Said(role="assistant", usage=usage) as said if last is None and _answers(
+                    said, request
+                ):
+                    last = LastRequest(request, usage)
+                case Decision(made=Undone(decision=name)) if last and _is_boundary(log, name):
                     return None
-                case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if found:
-                    found = replace(found, changed=True)
-        if found is not None:
-            return found
+                case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if last:
+                    last = replace(last, changed=True)
+        if last is not None:
+            return last
     return None
 
 
@@ -185,7 +189,7 @@ def holds(log: Log, uuid: str) -> bool:
 
 def requests(log: Log) -> Iterator[Request]:
     """All recorded requests, newest first."""
-    return (made for _, made in log.decisions(Request))
+    return (request for _, request in log.decisions(Request))
 
 
 def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body:
@@ -221,53 +225,53 @@ def _message(raw: bytes) -> Message:
 
 def own_requests(log: Log) -> Iterator[tuple[int, Request]]:
     """The requests of the conversation itself, forks excluded, newest first, with their positions."""
-    return ((position, made) for position, made in log.decisions(Request) if not made.appended)
+    return ((position, request) for position, request in log.decisions(Request) if not request.appended)
 
 
-def _rebuilt(log: Log, position: int, made: Request) -> Past:
+def _rebuilt(log: Log, position: int, request: Request) -> Past:
     view = resume(log.upto(position))
-    if view.epoch is None or (view.epoch.id != made.epoch and not made.appended):
+    if view.epoch is None or (view.epoch.id != request.epoch and not request.appended):
         raise Refused(
-            f"request number {made.number} cannot be rebuilt: the record of what preceded its messages is gone"
+            f"request number {request.number} cannot be rebuilt: the record of what preceded its messages is gone"
         )
     epoch = view.epoch
-    body = rebuild(epoch, made, _messages(view, made.upto))
-    if body.sha256 != made.sha256 and made.appended:
-        epoch, body = _fork_body(log, position, made) or (epoch, body)
-    if body.sha256 != made.sha256:
+    body = rebuild(epoch, request, _messages(view, request.upto))
+    if body.sha256 != request.sha256 and request.appended:
+        epoch, body = _fork_body(log, position, request) or (epoch, body)
+    if body.sha256 != request.sha256:
         raise Refused(
-            f"request number {made.number} cannot be rebuilt byte for byte: the transcript has been changed since, "
+            f"request number {request.number} cannot be rebuilt byte for byte: the transcript has been changed since, "
             "by a purge or by another program"
         )
-    usage, model = _answer(log, position, made)
+    usage, model = _answer(log, position, request)
     decided = (decision for decision in view.decisions() if isinstance(decision, ShownResult))
     shown = tuple(decision for decision in decided if decision.id not in view.undone)
     if usage is None:
-        return Past(made, body.raw, None, None, None, epoch.model, shown)
+        return Past(request, body.raw, None, None, None, epoch.model, shown)
     profile = find(model)
     prompt = replace(usage, output_tokens=0, iterations=())
-    return Past(made, body.raw, usage, usage.cost(profile), prompt.cost(profile), epoch.model, shown)
+    return Past(request, body.raw, usage, usage.cost(profile), prompt.cost(profile), epoch.model, shown)
 
 
-def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | None:
+def _fork_body(log: Log, position: int, request: Request) -> tuple[Epoch, Body] | None:
     """Rebuild the request of a fork that was taken from an earlier state of the conversation; None if none matches."""
     view = View()
-    for place, entry in read(log):
-        if place >= position:
+    for at, entry in read(log):
+        if at >= position:
             break
-        view.add(entry, place)
-        if view.tip == made.tip and view.epoch is not None and view.epoch.id == made.epoch:
-            body = rebuild(view.epoch, made, _messages(view, made.upto))
-            if body.sha256 == made.sha256:
+        view.add(entry, at)
+        if view.tip == request.tip and view.epoch is not None and view.epoch.id == request.epoch:
+            body = rebuild(view.epoch, request, _messages(view, request.upto))
+            if body.sha256 == request.sha256:
                 return view.epoch, body
     return None
 
 
 def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
     """The usage and model that the answer to the request at this position reported."""
-    for place, entry in read(log, position):
+    for at, entry in read(log, position):
         match entry:
-            case Decision(made=Request(appended=[])) if place > position and not made.appended:
+            case Decision(made=Request(appended=[])) if at > position and not made.appended:
                 break
             case Decision(made=Billed(request=request, usage=raw, model=model)) if request == made.id:
                 return Usage.read(raw), model
@@ -276,5 +280,5 @@ def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
     return None, ""
 
 
-def _answers(said: Said, made: Request) -> bool:
-    return not made.appended and said.parent == made.tip
+def _answers(said: Said, request: Request) -> bool:
+    return not request.appended and said.parent == request.tip

@@ -37,9 +37,9 @@ def read(c: Conversation, layer: str, kind: type[T]) -> T | None:
     Rewinding does not take a note back: if that matters, put into it which record it is about.
     """
     with c.lock:
-        for _, made in c.transcript.log.decisions(LayerNote):
-            if made.layer == layer:
-                return _converted(made.note, kind)
+        for _, note in c.transcript.log.decisions(LayerNote):
+            if note.layer == layer:
+                return _converted(note.note, kind)
     return None
 
 

@@ -33,7 +33,7 @@ class Finder:
         if self._transcript.view.boundary is None or not self._transcript.log.keyed(key):
             return ""
         said = (item.said for item in reversed(history.whole(self._transcript.log).items))
-        return next((one.uuid for one in said if one.key == key), "")
+        return next((record.uuid for record in said if record.key == key), "")
 
     def answered(self, call: str) -> bool:
         """Whether this call has a result, in view or before a compaction."""
@@ -49,11 +49,11 @@ class Finder:
                 return next(block for block in item.said.blocks if block.id == call)
         return self._transcript.log.result(call)
 
-    def same_result(self, given: Block) -> bool:
+    def same_result(self, block: Block) -> bool:
         """Whether this equals the session's result for the same call; also True if the session has none."""
-        known = self.result(given.id)
-        place = self._transcript.log.stored(given.id) if known is not None else None
-        return known is None or same(known, given, place)
+        known = self.result(block.id)
+        stored = self._transcript.log.stored(block.id) if known is not None else None
+        return known is None or same(known, block, stored)
 
     def fetch(self, reference: str) -> bytes:
         """The full content of an offloaded or cleared result, by call, path or decision; raises `ResultMissing`."""
@@ -66,16 +66,16 @@ class Finder:
         body = block.body()
         content = body.content if isinstance(body, ToolResult) else None
         if isinstance(content, list):
-            words = all(blocks.read(bytes(part)).kind == "text" for part in content)
-            return blocks.words_of(block).encode() if words else msgspec.json.encode(content)
+            only_texts = all(blocks.read(bytes(part)).kind == "text" for part in content)
+            return blocks.words_of(block).encode() if only_texts else msgspec.json.encode(content)
         return (content or "").encode()
 
     def whole(self, stored: Stored) -> bytes:
         """The content of a stored result; raises `sevenfold.errors.ResultMissing` if it was changed since."""
         content = self._results.fetch(stored.path)
-        found = hashlib.sha256(content).hexdigest()
-        purged = (found in made.results.values() for _, made in self._transcript.log.decisions(Purged))
-        if found != stored.sha256 and not any(purged):
+        digest = hashlib.sha256(content).hexdigest()
+        purged = (digest in purge.results.values() for _, purge in self._transcript.log.decisions(Purged))
+        if digest != stored.sha256 and not any(purged):
             raise ResultMissing(
                 f"{stored.path!r}: it was changed since it was stored, so it is not what the tool returned; "
                 "make the call again"
@@ -94,15 +94,15 @@ class Finder:
                     # This one has what the layer showed; the record has the tool's own result.
                     continue
                 case Offloaded():
-                    place = Stored(made.path, made.size, made.sha256)
-                    if reference in (made.id, made.tool_use_id) or (made.path and place.is_at(reference)):
-                        return place if made.path else made.tool_use_id
+                    stored = Stored(made.path, made.size, made.sha256)
+                    if reference in (made.id, made.tool_use_id) or (made.path and stored.is_at(reference)):
+                        return stored if made.path else made.tool_use_id
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)
         for item in self._transcript.view.items:
-            for call, place in item.said.stored.items():
-                if reference == call or place.is_at(reference):
-                    return place
+            for call, stored in item.said.stored.items():
+                if reference == call or stored.is_at(reference):
+                    return stored
         return self._transcript.log.stored(reference)
 
     def _cleared(self, clearing: str, calls: Sequence[str]) -> Stored | str | None:

@@ -261,8 +261,8 @@ def provider_says(diagnostics: bytes) -> str:
     if reason is None:
         return ""
     missed = reason.cache_missed_input_tokens
-    words = reason.type.replace("_", " ")
-    return words if missed is None else f"{words}, {missed:,} tokens"
+    reason_in_words = reason.type.replace("_", " ")
+    return reason_in_words if missed is None else f"{reason_in_words}, {missed:,} tokens"
 
 
 def _drop_invalid_thinking(c: Conversation, frame: Frame, messages: tuple[Message, ...]) -> bool:

@@ -48,11 +48,11 @@ class Moment(Struct, frozen=True):
     keeps_front: bool = False
     """Whether the system prompt stays as it was sent, together with the messages after it."""
 
-    def says(self, words: str) -> bool:
+    def says(self, text: str) -> bool:
         """Whether this text will be in view anyway."""
-        if words in self.front():
+        if text in self.front():
             return True
-        return any(words in blocks.words_of(block) for item in self.kept for block in item.shown)
+        return any(text in blocks.words_of(block) for item in self.kept for block in item.shown)
 
     def shows(self, call: str) -> bool:
         """Whether the kept messages show the result of this call in full, exactly as the tool returned it."""
@@ -93,11 +93,11 @@ class PinsSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """Each pinned record that is not among the kept messages."""
-        kept = {item.said.uuid for item in moment.kept}
+        visible = {item.said.uuid for item in moment.kept}
         texts = [
             (item.said.uuid, text)
             for item in self._pinned()
-            if item.said.uuid not in kept and (text := pinned_text(item))
+            if item.said.uuid not in visible and (text := pinned_text(item))
         ]
         attachments = tuple(
             Attachment("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts
@@ -107,9 +107,9 @@ class PinsSlot:
 
 def pinned_text(item: Item) -> str:
     """The text of a pinned record, verbatim and labelled with its speaker; empty if it has no text."""
-    words = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
+    text = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
     speaker = "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
-    return PinnedRecord(item.said.uuid, speaker, words).render() if words else ""
+    return PinnedRecord(item.said.uuid, speaker, text).render() if text else ""
 
 
 class Seen(Struct, frozen=True):
@@ -180,10 +180,10 @@ class FilesSlot:
         if not self.may_read(path):
             return "", "it may no longer be read"
         try:
-            words = self._read(path)
+            text = self._read(path)
         except (OSError, UnicodeError, SevenfoldError) as error:
             return "", str(error)
-        return RestoredFile(path, cut(words, moment.budget(self._each) * BYTES_PER_TOKEN)).render(), ""
+        return RestoredFile(path, cut(text, moment.budget(self._each) * BYTES_PER_TOKEN)).render(), ""
 
 
 def kinds(slots: Iterable[Slot]) -> frozenset[str]:
@@ -212,7 +212,7 @@ def restore(
         except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
             left.append(f"{slot.name}: {error}")
             continue
-        left += [f"{slot.name}: {one}" for one in restored.left]
+        left += [f"{slot.name}: {name}" for name in restored.left]
         if not restored.attachments:
             continue
         if restored.tokens > room and not slot.needed:

@@ -121,7 +121,7 @@ def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, s
 
     A tool of the kind ``read`` whose input names a path has read that file, unless its result is an error.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     failed: set[str] = set()
     for item in reversed(view.items) if folder else ():
         for block in reversed(item.said.blocks):
@@ -133,8 +133,8 @@ def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, s
                 ):
                     path = next(filter(None, (read_field(bytes(given), key) for key in PATHS)), "")
                     if inside := _inside(folder, path):
-                        found.setdefault(inside, call)
-    return found
+                        paths.setdefault(inside, call)
+    return paths
 
 
 def _inside(folder: str, path: str) -> str:
@@ -149,6 +149,10 @@ def shown_whole(call: str, items: Sequence[Item]) -> bool:
     for item in reversed(items):
         if call in item.said.answers:
             said = item.said.blocks
-            whole = {one.id for one in item.shown if any(blocks.is_unchanged(one, block) for block in said)}
+            whole = {
+                block_shown.id
+                for block_shown in item.shown
+                if any(blocks.is_unchanged(block_shown, block) for block in said)
+            }
             return call in whole and call not in item.said.stored
     return False

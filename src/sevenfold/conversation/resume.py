@@ -71,10 +71,10 @@ def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> V
     return view
 
 
-def _expected(view: View, made: OwnDecision) -> Iterator[SizeReport]:
-    match made:
+def _expected(view: View, decision: OwnDecision) -> Iterator[SizeReport]:
+    match decision:
         case Epoch():
-            yield made
+            yield decision
         case Commit(boundary=name) if name and name == view.boundary and view.epoch is not None:
             left = view.entry(name)
             if isinstance(left, Boundary) and left.about.post_tokens:

@@ -64,12 +64,12 @@ class Limits(Struct, frozen=True):
 
     def passed(self, wire: int, images: int, share: float = 1.0) -> tuple[Budget, ...]:
         """Which of the limits ``images`` and ``bytes``, multiplied by ``share``, are exceeded."""
-        found: tuple[Budget, ...] = ()
+        budgets: tuple[Budget, ...] = ()
         if self.images is not None and images > share * self.images:
-            found = ("images",)
+            budgets = ("images",)
         if self.wire is not None and wire > share * self.wire:
-            found = (*found, "bytes")
-        return found
+            budgets = (*budgets, "bytes")
+        return budgets
 
     def check(self, size: Size, window: Window) -> Check:
         """The verdict on a size, given a window and these limits."""
@@ -120,40 +120,40 @@ def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: S
         f"system {parts.system:,}, tools {parts.tools:,}, pinned {parts.pinned:,}, "
         f"newest messages {parts.newest:,}, everything before {parts.rest:,} {_UNITS[check.budget]}"
     )
-    said = f"the conversation has {_used(check)}, and sending stops at {limit:,} ({shares})"
+    sentence = f"the conversation has {_used(check)}, and sending stops at {limit:,} ({shares})"
     if check.budget == "tokens" and window.source in ASSUMED:
-        said += (
+        sentence += (
             f". The window size of this model is unknown; assuming {window.context:,}: if it is larger, set "
             "context_window (SEVENFOLD_CONTEXT_WINDOW)"
         )
     if parts.fixed >= limit and check.budget == "tokens":
         return (
-            f"{said}; the parts that cannot be removed already exceed the limit: shorten the system prompt, the tools, "
-            "the pins or the newest message, or take a model with a larger window"
+            f"{sentence}; the parts that cannot be removed already exceed the limit: shorten the system prompt, the "
+            "tools, the pins or the newest message, or take a model with a larger window"
         )
     if parts.fixed > limit:
         return (
-            f"{said}; the parts that cannot be removed already exceed the limit: send less at once, or smaller "
+            f"{sentence}; the parts that cannot be removed already exceed the limit: send less at once, or smaller "
             "pictures"
         )
-    return f"{said}; next: {', or '.join(steps)}"
+    return f"{sentence}; next: {', or '.join(steps)}"
 
 
 def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: bool) -> tuple[str, ...]:
     """The remedies left to the user when the engine cannot make enough room."""
-    found = []
+    actions = []
     if parts.rest and compacts:
-        found.append("compact the conversation (compact(), /compact, or the switch auto_compact)")
+        actions.append("compact the conversation (compact(), /compact, or the switch auto_compact)")
     if not clears:
-        found.append("let old tool results be cleared (switches layers and size_clearing)")
+        actions.append("let old tool results be cleared (switches layers and size_clearing)")
     if parts.rest and snips:
-        found.append("remove rounds that are no longer needed (snip)")
+        actions.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
-        found.append("unpin what is pinned")
-    if not found:
-        found.append("rewind to before the newest round and send less in it")
+        actions.append("unpin what is pinned")
+    if not actions:
+        actions.append("rewind to before the newest round and send less in it")
     larger = ", or with a model that has a larger window" if budget == "tokens" else ""
-    return (*found, f"go on in a new session{larger}")
+    return (*actions, f"go on in a new session{larger}")
 
 
 _UNITS: Mapping[Budget, str] = {"tokens": "tokens", "bytes": "bytes", "images": "pictures and documents"}
@@ -223,12 +223,12 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
     # An answer stays with the results of its calls, and the newest round cannot be removed. If a compaction was made
     # just now and was not enough, another one would not help.
     older = rounds - (1 if answers and answers[-1].said.calls else 0)
-    made = (view.boundary or "") != c.boundary_at_last_answer
+    compacted = (view.boundary or "") != c.boundary_at_last_answer
     return steps(
         filled,
         budget,
         clears=settings.size_clearing,
-        compacts=settings.compaction and older > 0 and not made,
+        compacts=settings.compaction and older > 0 and not compacted,
         snips=settings.snip and rounds > 1,
     )
 
@@ -306,10 +306,10 @@ class ClearableResults:
         self.answered = -1
         """The index of the model's newest answer; the model has not seen any results after it."""
 
-    def _take(self, item: Item, place: int) -> None:
+    def _take(self, item: Item, index: int) -> None:
         if item.said.role == "assistant":
             if not item.said.synthetic:
-                self.answered = place
+                self.answered = index
             for block in item.said.blocks:
                 if block.kind == "tool_use" and isinstance(body := block.body(), ToolUse):
                     self._tools[body.id] = body.name
@@ -319,9 +319,9 @@ class ClearableResults:
         for block in item.shown:
             kind = self._kinds.get(self._tools.get(block.id, ""))
             if block.kind == "tool_result" and kind in REPRODUCIBLE:
-                self._hold(block, said.get(block.id), item, place)
+                self._hold(block, said.get(block.id), item, index)
 
-    def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
+    def _hold(self, block: Block, said: Block | None, item: Item, index: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
         if cleared or said is None:
             return
@@ -332,7 +332,7 @@ class ClearableResults:
         error = isinstance(body, ToolResult) and bool(body.is_error)
         weight = item.weight if len(item.shown) == 1 else measure(block)
         self.weight += weight
-        self.results.append(Held(block.id, self._tools[block.id], item.said.uuid, place, weight, error))
+        self.results.append(Held(block.id, self._tools[block.id], item.said.uuid, index, weight, error))
 
 
 def unsent(c: Conversation) -> list[Item]:
@@ -341,7 +341,7 @@ def unsent(c: Conversation) -> list[Item]:
     c.clearable.follow(view)
     newest = view.items_from(c.clearable.answered + 1)
     tip = view.skip_clearings(c.account.tip)
-    sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
+    sent = next((index for index, item in enumerate(newest) if item.said.uuid == tip), -1)
     return newest[sent + 1 :]
 
 

@@ -97,7 +97,7 @@ class TaskRegistry:
     @property
     def running(self) -> list[Task]:
         """The tasks that have not ended."""
-        return [one for one in self if not one.over]
+        return [task for task in self if not task.over]
 
     def get(self, task: str) -> Task:
         """A task by its id; raises `InputError` if there is no such task."""
@@ -152,7 +152,7 @@ class TaskRegistry:
         work = _Work(
             Task(f"{kind}-{next(self._numbers)}", kind, kind, "working", self._clock.now()), self._clock
         )
-        for old in [name for name, one in self._own.items() if one.task.over][:-KEPT]:
+        for old in [name for name, owned in self._own.items() if owned.task.over][:-KEPT]:
             del self._own[old]
         self._own[work.task.id] = work
 

@@ -88,17 +88,17 @@ class Transcript:
         if self._unwritten is not None:
             yield
             return
-        made: list[Written] = []
-        self._unwritten = made
+        records: list[Written] = []
+        self._unwritten = records
         try:
             yield
-            if len(made) > 1:
-                names = [name for one in made if (name := name_of(one.entry))]
-                made = [lines.decided(Commit(boundary="", together=names)), *made]
-            for place, one in zip(self._append(made), made, strict=True) if made else ():
-                self.view.locate(one.entry, place)
+            if len(records) > 1:
+                names = [name for written in records if (name := name_of(written.entry))]
+                records = [lines.decided(Commit(boundary="", together=names)), *records]
+            for place, written in zip(self._append(records), records, strict=True) if records else ():
+                self.view.locate(written.entry, place)
         except BaseException:
-            if made:
+            if records:
                 self.view = resume(self.log)
             raise
         finally:
@@ -180,9 +180,9 @@ class Transcript:
 
     def decide(self, decision: Made) -> Made:
         """Record one of our own decisions at the current tip; returns it with its id."""
-        made = replace(decision, id=self._ids.new(), at=self.view.tip, timestamp=self._now())
-        self._write(lines.decided(made))
-        return made
+        record = replace(decision, id=self._ids.new(), at=self.view.tip, timestamp=self._now())
+        self._write(lines.decided(record))
+        return record
 
     def label(self, kind: str, text: str) -> None:
         """Record a label of the session, such as its title, unless it is unchanged."""
@@ -227,11 +227,15 @@ class Transcript:
             written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
         at = Stamp(self.place, anchor, boundary, now)
         written.append(lines.said_by_user(at, summary or _nothing(), summary=True))
-        for one in attachments:
+        for attachment in attachments:
             at = Stamp(self.place, self._ids.new(), at.uuid, now)
-            kind = one.kind
-            facts = one.facts
-            written.append(lines.said_by_user(at, one.blocks, role=one.role, attachment=kind, facts=facts))
+            kind = attachment.kind
+            facts = attachment.facts
+            written.append(
+                lines.said_by_user(
+                    at, attachment.blocks, role=attachment.role, attachment=kind, facts=facts
+                )
+            )
         carried = replace(
             carry or Carry(boundary=boundary),
             id=self._ids.new(),
@@ -287,15 +291,15 @@ class Transcript:
     def pinned(self) -> set[str]:
         """The ids of the pinned records, which every layer keeps verbatim."""
         records = set(self.view.carry.pins) if self.view.carry else set()
-        for made in self.view.decisions():
-            if isinstance(made, Pin) and made.id not in self.view.undone:
-                (records.discard if made.off else records.add)(made.record)
+        for decision in self.view.decisions():
+            if isinstance(decision, Pin) and decision.id not in self.view.undone:
+                (records.discard if decision.off else records.add)(decision.record)
         return records
 
     def pinned_items(self) -> list[Item]:
         """The pinned records with their original content, from the log if they are no longer in view."""
         return [
-            one for name in sorted(self.pinned()) if (one := self.view.item(name) or self._in_log(name))
+            item for name in sorted(self.pinned()) if (item := self.view.item(name) or self._in_log(name))
         ]
 
     def _in_log(self, uuid: str) -> Item | None:
@@ -322,21 +326,21 @@ class Transcript:
                 "it can be read, but only a newer Sevenfold can continue it"
             )
 
-    def _write(self, one: Written) -> Measured | None:
+    def _write(self, record: Written) -> Measured | None:
         """Write a record, or hold it back inside `atomic`, and fold it."""
         view = self.view
         if self._closed or view.unknown_kinds:
             self.must_be_writable()
         if self.gate is not None:
-            one = self.gate.record(one)
+            record = self.gate.record(record)
         position = -1
         if self._unwritten is None:
-            line = one.line
+            line = record.line
             (position,) = self.log.append((line,))
             self.written += len(line)
         else:
-            self._unwritten.append(one)
-        measured = view.add(one.entry, position)
+            self._unwritten.append(record)
+        measured = view.add(record.entry, position)
         if view.missing is not None:
             self.view = self.view_after()
         return measured
@@ -345,22 +349,22 @@ class Transcript:
         """Write records that count together, force them to disk, and fold them."""
         self.must_be_writable()
         if self.gate is not None:
-            written = [self.gate.record(one) for one in written]
+            written = [self.gate.record(record) for record in written]
         if self._unwritten is None:
             positions = self._append(written, durable=True)
         else:
             self._unwritten += written
             positions = (-1,) * len(written)
-        for one, position in zip(written, positions, strict=True):
-            self.view.add(one.entry, position)
+        for record, position in zip(written, positions, strict=True):
+            self.view.add(record.entry, position)
         if self.view.missing is not None:
             self.view = self.view_after()
 
     def _append(self, written: Sequence[Written], *, durable: bool = False) -> Sequence[int]:
         """Append records to the log in one write; returns their positions."""
-        made = [one.line for one in written]
-        positions = self.log.append(made, durable=durable)
-        self.written += sum(map(len, made))
+        lines_written = [record.line for record in written]
+        positions = self.log.append(lines_written, durable=durable)
+        self.written += sum(map(len, lines_written))
         return positions
 
     def view_after(self, *decisions: OwnDecision, reports: list[SizeReport] | None = None) -> View:
@@ -375,7 +379,7 @@ class Transcript:
         """The position of the current epoch's record; None if there is none."""
         epoch = self.view.epoch
         made = self.log.decisions(Epoch) if epoch else ()
-        return next((position for position, one in made if epoch and one.id == epoch.id), None)
+        return next((position for position, epoch_at in made if epoch and epoch_at.id == epoch.id), None)
 
     def _stamp(self) -> Stamp:
         now = _moment(int(self._clock.now() * 1000))

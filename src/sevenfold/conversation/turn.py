@@ -150,8 +150,8 @@ class Exchange(ABC):
             self._pending = None
             if again:
                 self._in_flight = None
-            kept = self.keep_partial(error)
-            usage = self._bill_partial(error, request, recorded=kept)
+            recorded = self.keep_partial(error)
+            usage = self._bill_partial(error, request, recorded=recorded)
             reporting.failed(self, error, request, usage, again=again)
 
     def keep_partial(self, error: ModelError) -> bool:

@@ -63,7 +63,8 @@ from sevenfold.telemetry.otel import OtelSink
 from sevenfold.wire.openai import from_function
 
 Lifetime = Literal["5m", "1h"]
-_LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
+_LADDER = Ladder(STANDARD)
+_REMEMBERING = Ladder(REMEMBERING)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LOOKED_THROUGH = 1_000_000
 """How many bytes at the start of a file are searched for a record, to tell whether it is a transcript."""

@@ -20,9 +20,15 @@ from sevenfold.archive.fidelity.sentences import LONGEST_SENTENCE, content_stems
 from sevenfold.ports import FoundRecord
 from sevenfold.recall.search import Hit
 
-USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
-EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
-CURRENT_STEP, IDENTIFIER = "current_step", "identifier"
+USER_MESSAGE = "user_message"
+CORRECTION = "correction"
+PREFERENCE = "preference"
+DECISION = "decision"
+EDITED_FILE = "edited_file"
+ERROR = "error"
+PENDING_TASK = "pending_task"
+CURRENT_STEP = "current_step"
+IDENTIFIER = "identifier"
 MOST_PER_KIND = {
     USER_MESSAGE: 120,
     CORRECTION: 30,

@@ -30,10 +30,12 @@ _SEPARATOR = re.compile(r"[/\\]")
 _MAYBE = re.compile(r"[0-9/\\_]|\.\w|--\w")
 _HEX = re.compile(r"[0-9a-f]{7,64}")
 _MIXED = re.compile(r"(?=.*\d)(?=.*[a-f])")
-SHORTEST, LONGEST = 3, 200
+SHORTEST = 3
+LONGEST = 200
 PASTED = 600
 """Characters above which a message of the user counts as partly pasted."""
-READ, READ_IN_ALL = 4_000, 200_000
+READ = 4_000
+READ_IN_ALL = 200_000
 """Characters searched for identifiers: in one text, and in all texts of the user or of the model, newest first."""
 OFTEN = 3
 """How many calls must contain an identifier for it to count if no message mentions it."""

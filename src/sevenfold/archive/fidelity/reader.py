@@ -108,7 +108,8 @@ def _words(told: ContentByAuthor, said: Said, block: Block) -> None:
 
 
 def _result(told: ContentByAuthor, record: str, block: Block, *, failed: bool) -> None:
-    text, reply = blocks.words_of(block), authorship.reply(block, told.tools.get(block.id, ""))
+    text = blocks.words_of(block)
+    reply = authorship.reply(block, told.tools.get(block.id, ""))
     if not failed:
         told.results[block.id] = Excerpt(record, text, "tool_result")
     elif reply:

@@ -15,7 +15,8 @@ from sevenfold.archive.profile.figures import CacheBreak
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
 
-BREAK_SHARE, BREAK_TOKENS = 0.05, 2_000
+BREAK_SHARE = 0.05
+BREAK_TOKENS = 2_000
 """A drop in cache reads by more than this share and more than this many tokens is a break."""
 
 COMPACTION = "compaction"

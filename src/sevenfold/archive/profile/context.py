@@ -25,7 +25,8 @@ from sevenfold.record.weight import NOTHING, Estimator, Weight
 
 LEAST_GROWTH = 100
 """Tokens below which a growth says nothing about the quality of an estimate."""
-LEAST_RATIO, MOST_RATIO = 0.5, 2.0
+LEAST_RATIO = 0.5
+MOST_RATIO = 2.0
 """The limits of the factor by which a reported growth corrects an estimate."""
 
 

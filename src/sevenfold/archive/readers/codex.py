@@ -65,7 +65,8 @@ class _Info(Struct, frozen=True):
 
 def recognises(record: Mapping[str, Any]) -> bool:
     """Whether a decoded line belongs to a rollout."""
-    kind, held = record.get("type"), isinstance(record.get("payload"), dict)
+    kind = record.get("type")
+    held = isinstance(record.get("payload"), dict)
     return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
 
 
@@ -115,7 +116,9 @@ class RolloutConverter:
         if line is None:
             yield _DAMAGED
             return
-        self._line, self._made, self._at = self._number, 0, _text(line.get("timestamp"))
+        self._line = self._number
+        self._made = 0
+        self._at = _text(line.get("timestamp"))
         payload = line["payload"]
         for record in self._records_of(line["type"], payload):
             if self._undecided:
@@ -137,7 +140,8 @@ class RolloutConverter:
         return kind == "compacted"
 
     def _release(self) -> Iterator[bytes]:
-        held, self._undecided = self._undecided, []
+        held = self._undecided
+        self._undecided = []
         for record, text in held:
             # Rollouts of early versions have no such events: there, nothing is known about any message.
             if text and self._typed and text not in self._typed:
@@ -163,7 +167,8 @@ class RolloutConverter:
 
     def _flush(self) -> list[dict[str, Any]]:
         """The records of an answer that were held back."""
-        held, self._answer = self._answer, []
+        held = self._answer
+        self._answer = []
         return held
 
     def _begin(self, about: dict[str, Any]) -> None:
@@ -176,14 +181,16 @@ class RolloutConverter:
         """Build a record whose parent is the previous one."""
         name = f"line-{self._line + 1}" + (f"-{self._made}" if self._made else "")
         self._made += 1
-        parent, self._parent = self._parent, name
+        parent = self._parent
+        self._parent = name
         linked = {"uuid": name, "parentUuid": parent, "timestamp": self._at}
         return {"type": kind, **linked, **self._shared, **fields}
 
     # -- items -------------------------------------------------------------------------------
 
     def _item(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        kind, role = item.get("type"), item.get("role")
+        kind = item.get("type")
+        role = item.get("role")
         if kind in ("function_call_output", "custom_tool_call_output"):
             yield from self._said("user", [_result(item)])
         elif kind == "message" and role != "assistant":
@@ -213,7 +220,8 @@ class RolloutConverter:
             info = msgspec.convert(reported, _Info)
         except msgspec.ValidationError:
             return
-        before, self._total = self._total, info.total_token_usage
+        before = self._total
+        self._total = info.total_token_usage
         if before is not None and self._total.total_tokens == before.total_tokens:
             return
         last = info.last_token_usage
@@ -237,11 +245,13 @@ class RolloutConverter:
         yield from self._flush()
         listed = payload.get("replacement_history")
         history = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        behind, self._parent = self._parent, None
+        behind = self._parent
+        self._parent = None
         about = {"trigger": "auto", "preTokens": self._occupied}
         linked = {"logicalParentUuid": behind, "compactMetadata": about}
         yield self._record("system", subtype="compact_boundary", **linked)
-        kept, summary = [], []
+        kept = []
+        summary = []
         for item in history or [payload]:
             parts = _parts(item.get("content"))
             words = _words(parts)
@@ -275,7 +285,8 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
         case _ if kind.endswith("_call"):
             arguments = item.get("arguments", item.get("input", item.get("action")))
             decoded = _json(arguments) if isinstance(arguments, str) else arguments
-            call, tool = item.get("call_id"), _text(item.get("name")) or kind.removesuffix("_call")
+            call = item.get("call_id")
+            tool = _text(item.get("name")) or kind.removesuffix("_call")
             asked = (
                 decoded if isinstance(decoded, dict) else {} if arguments is None else {"input": arguments}
             )

@@ -115,8 +115,10 @@ def _results(home: Home, needed: set[Key], busy: list[SessionFiles]) -> Iterator
     for session in _sessions(home):
         for path in session.stored_results():
             if not is_temporary(path):
-                state, key = path.stat(), (session.name, path.name)
-                orphan, spared = not session.transcript.exists(), key in needed or session in busy
+                state = path.stat()
+                key = (session.name, path.name)
+                orphan = not session.transcript.exists()
+                spared = key in needed or session in busy
                 yield _Result(path, key, state.st_size, state.st_mtime, orphan, spared)
 
 

@@ -68,7 +68,8 @@ class Rewrite(Struct):
             point, header = BranchPoint.read(self.path)
             start = point.start
             yield self._begin(self.branch_of, point).header()
-            inherited, self.masked = self.masked, 0
+            inherited = self.masked
+            self.masked = 0
         torn = False
         for number, line in enumerate(scan(self.path, header, limit=sys.maxsize), 1):
             torn = line.torn

@@ -76,7 +76,8 @@ def _in_records(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHi
 
 
 def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
-    before, offset = 1, 0
+    before = 1
+    offset = 0
     for piece in pieces(path):
         reached(offset)
         offset += len(piece)
@@ -185,7 +186,8 @@ class Leak:
 
     def _in_string(self, body: str) -> tuple[str, int]:
         meant = redact.Uncovered(body, _ESCAPE, _meaning)
-        parts, end = [], 0
+        parts = []
+        end = 0
         for match in self._pattern.finditer(meant.text):
             start, stop = meant.span(*match.span())
             parts += [body[end:start], self.mask]
