@@ -229,13 +229,7 @@ class Transcript:
         written.append(lines.said_by_user(at, summary or _nothing(), summary=True))
         for attachment in attachments:
             at = Stamp(self.place, self._ids.new(), at.uuid, now)
-            kind = attachment.kind
-            facts = attachment.facts
-            written.append(
-                lines.said_by_user(
-                    at, attachment.blocks, role=attachment.role, attachment=kind, facts=facts
-                )
-            )
+            written.append(_attached(at, attachment))
         carried = replace(
             carry or Carry(boundary=boundary),
             id=self._ids.new(),
@@ -399,6 +393,14 @@ def _moment(milliseconds: int) -> str:
 def _second(seconds: int) -> str:
     """The same to the second; cached because the records of a turn are often written within one."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _attached(at: Stamp, attachment: Attachment) -> Written:
+    """The record of an attachment."""
+    kind = attachment.kind
+    return lines.said_by_user(
+        at, attachment.blocks, role=attachment.role, attachment=kind, facts=attachment.facts
+    )
 
 
 def _nothing() -> NoReturn:
