@@ -188,6 +188,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether results can be deleted from a cached prefix by reference."""
     output_may_overrun: bool = False
     """Whether it accepts a request whose prompt and `max_tokens` together exceed the window."""
+    sends_blocks_as_recorded: bool = False
+    """Whether its API is sent the recorded blocks themselves and not a translation; then its errors name them."""
     images: int | None = None
     """Maximum images and document pages per request."""
     body_bytes: int | None = None

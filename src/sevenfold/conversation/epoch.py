@@ -296,7 +296,7 @@ def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
 
 def unsupported_by(profile: Profile) -> list[str]:
     """What a model does not take that a conversation may contain from another model or API."""
-    if profile.wire != "messages":
+    if not profile.sends_blocks_as_recorded:
         return []  # the other APIs are sent a translation, which leaves out what they do not know
     return [SEALED_REASONING] if profile.system_messages else [SEALED_REASONING, SYSTEM_MESSAGES]
 

@@ -29,7 +29,9 @@ MOST_AT_ONCE = 20
 def send_as_text(c: Conversation, error: RequestRefused) -> bool:
     """Send the block that the error names as text from now on; False if it names none, or that would not help."""
     named = _NAMED.search(str(error))
-    if named is None or c.profile.wire != "messages" or _replaced_since_answer(c) >= MOST_AT_ONCE:
+    if named is None or not c.profile.sends_blocks_as_recorded:
+        return False
+    if _replaced_since_answer(c) >= MOST_AT_ONCE:
         return False
     messages = c.transcript.view.messages()
     number = int(named["message"])

@@ -46,8 +46,8 @@ class Messages(SdkProvider):
     vendor = ANTHROPIC
 
     def profile(self, profile: Profile) -> Profile:
-        """The model's profile unchanged, except that compaction accepts instructions."""
-        return replace(profile, wire=self.name, compaction_instructions=True)
+        """The model's profile, with what only this API has: instructions for a compaction, the records' own format."""
+        return replace(profile, wire=self.name, compaction_instructions=True, sends_blocks_as_recorded=True)
 
     def client(self, given: Any = None, wire: str | None = None) -> AnthropicClient:
         """A client that uses the SDK client ``given``, or a new one."""
