@@ -64,7 +64,9 @@ class OpenAIProvider(SdkProvider):
                 "pinned_edits": False,
             }
         lost["cache"] = replace(lost.get("cache", profile.cache), reports_misses=False)
-        return replace(profile, wire=self.name, compaction_instructions=False, **lost)
+        return replace(
+            profile, wire=self.name, compaction_instructions=False, sends_blocks_as_recorded=False, **lost
+        )
 
     def client(self, given: Any = None, wire: str | None = None) -> OpenAIClient:
         """A client that uses the SDK client ``given``, or a new one; without ``wire``, it supports both APIs."""
