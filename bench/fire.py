@@ -144,7 +144,8 @@ class Judge:
     def next_task(self, worker: str) -> Task | None:
         """A question for a worker; None if there is none at the moment."""
         with self.changed:
-            if not self._waiting:
+            # What a frozen worker asked for just before would be its until it wakes.
+            if not self._waiting or worker in self.frozen:
                 return None
             task = self._waiting.popleft()
             self._held.setdefault(worker, set()).add(task)
