@@ -265,11 +265,11 @@ def test_an_answer_cut_off_or_refused_is_told() -> None:
         assert made.run("Tell me more.").end == "refused"
 
 
-def test_a_model_that_pauses_is_asked_to_go_on() -> None:
+def test_a_model_that_pauses_is_asked_to_go_on_and_both_parts_are_one_answer() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
     steps = [ModelReply([words("Let me see."), search], "pause_turn"), "Found."]
     with world(steps) as there, there.agent() as made:
-        assert made.run("Search.").text == "Found."
+        assert made.run("Search.").text == "Let me see.Found."
 
 
 def test_one_run_at_a_time() -> None:

@@ -15,6 +15,8 @@ from sevenfold.cli.text import not_installed, number, one_line, write
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import UserError
+from sevenfold.providers.anthropic import ANTHROPIC
+from sevenfold.providers.openai.client import OPENAI
 from sevenfold.record.known_secrets import secret_values
 from sevenfold.stores.home import Project, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         # The server needs packages of an extra.
         import h11  # noqa: F401
     except ModuleNotFoundError as error:
-        raise not_installed("gateway", "the gateway", error) from error
+        raise not_installed("gateway", "gateway", error) from error
     command = list(options.command_line)
     if command[:1] == ["--"]:
         del command[0]
@@ -131,7 +133,7 @@ def _take_interrupts() -> None:
 
 def environment(env: Mapping[str, str], url: str) -> dict[str, str]:
     """The environment of a program whose requests go to the gateway at this address."""
-    addresses = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"}
+    addresses = {ANTHROPIC.url_variable: url, OPENAI.url_variable: f"{url}/v1"}
     past_proxies = {
         name: ",".join(filter(None, [env.get(name, ""), LOOPBACK])) for name in ("NO_PROXY", "no_proxy")
     }
@@ -149,8 +151,8 @@ def _serve(gateway: Gateway) -> int:
     """Serve until interrupted."""
     write(
         "Requests are passed on unchanged and recorded. Start a program with\n"
-        f"  ANTHROPIC_BASE_URL={gateway.url}\n"
-        f"  OPENAI_BASE_URL={gateway.url}/v1\n"
+        f"  {ANTHROPIC.url_variable}={gateway.url}\n"
+        f"  {OPENAI.url_variable}={gateway.url}/v1\n"
         "Ctrl-C stops the gateway.\n"
     )
     sys.stdout.flush()

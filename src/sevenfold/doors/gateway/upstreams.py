@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sevenfold.errors import InputError
+from sevenfold.providers.anthropic import ANTHROPIC
+from sevenfold.providers.openai.client import OPENAI
 
-ANTHROPIC = "https://api.anthropic.com"
-OPENAI = "https://api.openai.com/v1"
 _VERSION = "/v1"
 _OPENAI_PATHS = ("/chat/completions", "/responses", "/embeddings", "/completions", "/files", "/images")
 
@@ -64,8 +64,8 @@ class Upstreams(Struct, frozen=True):
             root = Upstream.of(url.rstrip("/").removesuffix(_VERSION))
             return cls(root, Upstream(root.secure, root.host, root.port, f"{root.path}{_VERSION}"))
         return cls(
-            Upstream.of(env.get("ANTHROPIC_BASE_URL") or ANTHROPIC),
-            Upstream.of(env.get("OPENAI_BASE_URL") or OPENAI),
+            Upstream.of(env.get(ANTHROPIC.url_variable) or ANTHROPIC.url),
+            Upstream.of(env.get(OPENAI.url_variable) or OPENAI.url),
         )
 
     def route(self, target: str, headers: Mapping[str, str]) -> tuple[Upstream, str]:
