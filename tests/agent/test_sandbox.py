@@ -153,7 +153,7 @@ def test_commands_with_allowed_hosts_are_asked_about_as_without_a_sandbox(tmp_pa
         ).settles
 
     assert settles(Mechanism("bubblewrap"))
-    assert not settles(Mechanism("bubblewrap"), "pypi.org")
+    assert not settles(Mechanism("bubblewrap"), "files.example.org")
     assert not settles(Mechanism("landlock"))
 
 

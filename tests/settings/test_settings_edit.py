@@ -65,8 +65,8 @@ def test_a_file_that_was_wrong_before_can_still_be_changed(file: Path) -> None:
 
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "new/settings.toml"
-    set_value(path, "sandbox_hosts", ["pypi.org"])
-    assert path.read_text() == 'sandbox_hosts = ["pypi.org"]\n'
+    set_value(path, "sandbox_hosts", ["files.example.org"])
+    assert path.read_text() == 'sandbox_hosts = ["files.example.org"]\n'
     assert path.stat().st_mode & 0o077 == 0
 
 
