@@ -153,7 +153,11 @@ class ConversationFollower:
     def close(self) -> None:
         """Close all sessions."""
         while self._open:
-            self._open.popitem()[1].close()
+            self.let_go(self._open.popitem()[1])
+
+    def let_go(self, conversation: RecordedConversation) -> None:
+        """Close a conversation that is no longer among the open ones."""
+        conversation.close()
 
     # -- which conversation ------------------------------------------------------------------------
 
@@ -231,7 +235,7 @@ class ConversationFollower:
         if conversation is not None:
             return conversation
         while len(self._open) >= MOST_OPEN:
-            self._open.popitem(last=False)[1].close()
+            self.let_go(self._open.popitem(last=False)[1])
         try:
             log = self._store.open(name)
         except TranscriptLocked:

@@ -73,12 +73,20 @@ class KeepingFollower(ConversationFollower):
     ) -> None:
         super().__init__(store, folder, secret, clock=clock, ids=ids, gate=options.gate)
         self._options = options
-        self._kept: list[KeptConversation] = []
+        self._closed_usd = 0.0
+        """What our own calls have cost for conversations that are closed."""
 
     @property
     def own_usd(self) -> float:
         """What our own calls have cost, as far as their prices are known."""
-        return sum(conversation.own_usd for conversation in self._kept)
+        kept = (each for each in self._open.values() if isinstance(each, KeptConversation))
+        return self._closed_usd + sum(conversation.own_usd for conversation in kept)
+
+    def let_go(self, conversation: RecordedConversation) -> None:
+        """Close a conversation that is no longer among the open ones."""
+        super().let_go(conversation)
+        if isinstance(conversation, KeptConversation):
+            self._closed_usd += conversation.own_usd
 
     def prepare(self, call: ClientCall, address: str) -> FollowedCall:
         """Take in a request to the server at ``address``; its ``body`` is what to send, if it is not the program's own.
@@ -121,6 +129,4 @@ class KeepingFollower(ConversationFollower):
             log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
         )
         parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
-        conversation = KeptConversation(transcript, name, parts)
-        self._kept.append(conversation)
-        return conversation
+        return KeptConversation(transcript, name, parts)

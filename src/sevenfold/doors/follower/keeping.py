@@ -360,7 +360,8 @@ class KeptConversation(RecordedConversation):
         view = self.transcript.view
         in_view = {item.said.uuid for item in view.items}
         if view.boundary is None:
-            self._hidden, self._ours = (), frozenset()
+            self._hidden = ()
+            self._ours = frozenset()
             return
         view_of_theirs, self._boundaries = as_the_program_has_it(self.transcript.log)
         theirs = view_of_theirs.items
@@ -407,7 +408,8 @@ def _changes(
 ) -> dict[tuple[int, int], BlockChange]:
     """What happens to each block of a request, by its message and its place in it."""
     changes: dict[tuple[int, int], BlockChange] = {}
-    part, message = 0, -1
+    part = 0
+    message = -1
     for block, record in zip(sent, _with_thinking(sent, records), strict=True):
         part = part + 1 if block.message == message else 0
         message = block.message
@@ -426,32 +428,31 @@ def _changes(
 def _with_thinking(sent: Sequence[SentBlock], records: Sequence[str | None]) -> list[str | None]:
     """The record of each block; thinking, which is not compared, belongs to what follows it in the same answer."""
     known: list[str | None] = list(records)
-    for place in reversed(range(len(sent) - 1)):
-        following = sent[place + 1]
-        if (
-            known[place] is None
-            and sent[place].block.kind in THINKING
-            and following.role == sent[place].role
-        ):
-            known[place] = known[place + 1]
+    for position in reversed(range(len(sent) - 1)):
+        is_thinking = sent[position].block.kind in THINKING
+        in_same_answer = sent[position + 1].role == sent[position].role
+        if known[position] is None and is_thinking and in_same_answer:
+            known[position] = known[position + 1]
     return known
 
 
 def _change(block: Block, item: Item) -> BlockChange | None:
     """What happens to a block whose record is in view; None if it is sent as it is."""
     if block.kind in THINKING:
-        recorded = any(one.kind in THINKING for one in item.said.blocks)
-        return NotSent() if recorded and not any(one.kind in THINKING for one in item.shown) else None
+        recorded = any(part.kind in THINKING for part in item.said.blocks)
+        is_shown = any(part.kind in THINKING for part in item.shown)
+        return NotSent() if recorded and not is_shown else None
     if item.hidden_by:
         return NotSent()
     if block.kind != "tool_result":
         return None
-    shown = next((one for one in item.shown if one.id == block.id), None)
+    # A call whose id another one had was recorded under a longer one.
+    same_call = (part for part in item.shown if original_id(part.id) == original_id(block.id))
+    shown = next(same_call, None)
     if shown is None:
-        # A call's id was changed when it was recorded, because another one had it.
-        shown = next((one for one in item.shown if original_id(one.id) == original_id(block.id)), None)
-    decided = shown is not None and (shown not in item.said.blocks or shown.id in item.said.stored)
-    return ShownAs(shown) if shown is not None and decided else None
+        return None
+    is_decided = shown not in item.said.blocks or shown.id in item.said.stored
+    return ShownAs(shown) if is_decided else None
 
 
 def _is_head(sent: Sequence[SentBlock], message: int) -> bool:
@@ -462,7 +463,7 @@ def _is_head(sent: Sequence[SentBlock], message: int) -> bool:
 
 def _belongs_to_head(sent: Sequence[SentBlock], block: SentBlock) -> bool:
     """Whether a block is part of what the program sends first."""
-    first_answer = next((one.message for one in sent if one.role == "assistant"), len(sent))
+    first_answer = next((other.message for other in sent if other.role == "assistant"), len(sent))
     if block.message >= first_answer:
         return False
     return block.role == "system" or words_of(block.block).lstrip().startswith(REMINDER)

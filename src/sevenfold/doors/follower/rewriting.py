@@ -6,6 +6,7 @@ What the program sends first (its system messages and reminders) stays in its pl
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -43,14 +44,20 @@ def rewritten(
 
     ``summary`` is inserted in front of message ``at``.
     """
+    by_message: defaultdict[int, dict[int, BlockChange]] = defaultdict(dict)
+    for (number, part), change in changes.items():
+        by_message[number][part] = change
     messages: list[bytes] = []
-    for place, raw in enumerate(request.raw_messages()):
-        if place == at:
+    for number, raw in enumerate(request.raw_messages()):
+        if number == at:
             messages += _as_messages(summary, request.api)
-        concerned = {part: change for (message, part), change in changes.items() if message == place}
+        concerned = by_message.get(number, {})
+        remains = len(concerned) < counts[number] or any(
+            isinstance(change, ShownAs) for change in concerned.values()
+        )
         if not concerned:
             messages.append(raw)
-        elif len(concerned) < counts[place] or any(isinstance(one, ShownAs) for one in concerned.values()):
+        elif remains:
             messages.append(_changed(raw, concerned, request.api))
     if at >= len(counts):
         messages += _as_messages(summary, request.api)
