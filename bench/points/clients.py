@@ -12,6 +12,7 @@ import msgspec
 from bench.clients import programs
 from bench.points import Outcome, Point
 from bench.real_clients import Figures
+from bench.real_keeping import KeptFigures, holds
 
 LEAST_COMPACTIONS = 3
 
@@ -64,6 +65,20 @@ def below_gateway(program: str, _: Path | None) -> list[Outcome]:
     ]
 
 
+def kept_by_gateway(program: str, _: Path | None) -> list[Outcome]:
+    """A gateway that keeps serves a program whose conversation is larger than the window."""
+    command = [sys.executable, "-m", "bench.real_keeping", program, "--json"]
+    done = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-1000:])
+    figures = msgspec.json.decode(done.stdout, type=KeptFigures)
+    figure = (
+        f"{figures.kept} of {figures.requests} requests sent with less in them, {figures.refused} refused, "
+        f"codewords missing: {', '.join(figures.missing) or 'none'}"
+    )
+    return [Outcome(f"{program} ({figures.version}) kept by the gateway", holds(figures), figure)]
+
+
 def _codewords(name: str, figures: Figures) -> list[Outcome]:
     number = len(figures.compactions)
     missing = sorted({word for compaction in figures.compactions for word in compaction.missing})
@@ -83,6 +98,7 @@ KINDS = {
     "with the plugin": with_plugin,
     "without the plugin": without_plugin,
     "below the gateway": below_gateway,
+    "kept by the gateway": kept_by_gateway,
 }
 POINTS: list[Point] = [
     (f"{program} {kind}", partial(measurement, program))

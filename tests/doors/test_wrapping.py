@@ -232,6 +232,7 @@ def test_other_objects_are_refused_with_what_to_use_instead() -> None:
         wrap({})
 
 
+INSTRUCTIONS = "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\nBe kind to harbours.\n</INSTRUCTIONS>"
 CHAT_TOOLS: Any = [
     {
         "type": "function",
@@ -246,7 +247,10 @@ CHAT_TOOLS: Any = [
 
 def chatting(client: openai.OpenAI, rounds: int) -> list[Any]:
     """Work with tools over Chat Completions; returns the program's list."""
-    messages: list[Any] = [{"role": "system", "content": SYSTEM}]
+    messages: list[Any] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": INSTRUCTIONS},
+    ]
     for number in range(rounds):
         messages.append({"role": "user", "content": f"Read file word-{number}."})
         while True:
@@ -266,7 +270,10 @@ def chatting(client: openai.OpenAI, rounds: int) -> list[Any]:
 def responding(client: openai.OpenAI, rounds: int) -> list[Any]:
     """The same over the Responses API."""
     tools: Any = [{"type": "function", **CHAT_TOOLS[0]["function"]}]
-    items: list[Any] = [{"role": "developer", "content": SYSTEM}]
+    items: list[Any] = [
+        {"role": "developer", "content": SYSTEM},
+        {"role": "user", "content": INSTRUCTIONS},
+    ]
     for number in range(rounds):
         items.append({"role": "user", "content": f"Read file word-{number}."})
         while True:
@@ -304,8 +311,7 @@ def test_openais_apis_are_kept_within_the_window_with_the_programs_first_message
         newest = [received for received in simulator.requests if b"word-24" in received.raw][-1]
         sent = json.loads(newest.raw)
         listed = sent.get("messages") or sent["input"]
-        assert listed[0]["content"] == SYSTEM
-        assert listed[0]["role"] == messages[0]["role"]
+        assert listed[:2] == messages[:2]
         assert len(newest.raw) < len(json.dumps(messages)) / 2
         assert all(f"word-{number}." in newest.raw.decode() for number in range(25))
 

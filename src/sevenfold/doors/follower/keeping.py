@@ -8,7 +8,7 @@ conversation would not fit otherwise. In any doubt the program's own bytes are s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from threading import RLock
 from types import MappingProxyType
@@ -37,8 +37,8 @@ from sevenfold.events import Event, Proposed, Veto
 from sevenfold.layers.compact.compaction import OUTPUT_CAP
 from sevenfold.ports import Client, Log
 from sevenfold.profiles import find
-from sevenfold.record.authorship import is_users
-from sevenfold.record.blocks import THINKING, Block, encode_json, words_of
+from sevenfold.record.authorship import is_users, typed
+from sevenfold.record.blocks import THINKING, Block, encode_json
 from sevenfold.record.calls import original_id
 from sevenfold.record.decisions import Relayed, Undone
 from sevenfold.record.entries import Boundary, Link, Said
@@ -69,7 +69,6 @@ _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _OF_ONE_REQUEST = frozenset({*_OUTPUT_LIMITS, "stream_options", "diagnostics", "previous_response_id"})
 """Settings of a program's request that our own calls do not repeat."""
 SYSTEM_MESSAGE = "system_message"
-REMINDER = "<system-reminder>"
 
 
 class Bodies(Struct, frozen=True):
@@ -330,13 +329,14 @@ class KeptConversation(RecordedConversation):
         records = [
             None if position is None else known[position].record for position in positions_of(known, blocks)
         ]
-        hidden = {item.said.uuid for item in self._hidden}
+        hidden = {item.said.uuid: item for item in self._hidden}
         changes = _changes(blocks, records, self.transcript.view, hidden)
         if not changes:
             return None
         counts = list(map(len, sent))
-        at = next((number for number in range(len(sent)) if not _is_head(blocks, number)), len(sent))
-        return rewritten(request, counts, changes, self._summary_shown(), at)
+        return rewritten(
+            request, counts, changes, self._summary_shown(), _place_of_summary(counts, changes)
+        )
 
     def _untouched(self, request: ClientRequest, sent: Sequence[Sequence[SentBlock]]) -> bytes | None:
         """The program's own messages, without thinking that is only valid behind what we sent; None for its bytes."""
@@ -404,10 +404,11 @@ def _room_made(conversation: Conversation) -> Flow[None]:
 
 
 def _changes(
-    sent: Sequence[SentBlock], records: Sequence[str | None], view: View, hidden: Set[str]
+    sent: Sequence[SentBlock], records: Sequence[str | None], view: View, hidden: Mapping[str, Item]
 ) -> dict[tuple[int, int], BlockChange]:
     """What happens to each block of a request, by its message and its place in it."""
     changes: dict[tuple[int, int], BlockChange] = {}
+    first_answer = next((block.message for block in sent if block.role == "assistant"), len(sent))
     part = 0
     message = -1
     for block, record in zip(sent, _with_thinking(sent, records), strict=True):
@@ -416,13 +417,23 @@ def _changes(
         if record is None:
             continue
         if record in hidden:
-            if not _belongs_to_head(sent, block):
+            if message >= first_answer or not _is_programs(block, hidden[record]):
                 changes[message, part] = NotSent()
             continue
         item = view.item(record)
         if item is not None and (change := _change(block.block, item)) is not None:
             changes[message, part] = change
     return changes
+
+
+def _place_of_summary(counts: Sequence[int], changes: Mapping[tuple[int, int], BlockChange]) -> int:
+    """The message in front of which a summary stands: where the first of what it stands for stood."""
+    left_out = sorted(place for place, change in changes.items() if isinstance(change, NotSent))
+    if not left_out:
+        return len(counts)
+    first = left_out[0][0]
+    is_gone = sum(number == first for number, _ in left_out) == counts[first]
+    return first if is_gone else first + 1
 
 
 def _with_thinking(sent: Sequence[SentBlock], records: Sequence[str | None]) -> list[str | None]:
@@ -455,18 +466,9 @@ def _change(block: Block, item: Item) -> BlockChange | None:
     return ShownAs(shown) if is_decided else None
 
 
-def _is_head(sent: Sequence[SentBlock], message: int) -> bool:
-    """Whether a message belongs to what the program sends first: its system messages and its reminders."""
-    parts = [block for block in sent if block.message == message]
-    return bool(parts) and any(_belongs_to_head(sent, block) for block in parts)
-
-
-def _belongs_to_head(sent: Sequence[SentBlock], block: SentBlock) -> bool:
-    """Whether a block is part of what the program sends first."""
-    first_answer = next((other.message for other in sent if other.role == "assistant"), len(sent))
-    if block.message >= first_answer:
-        return False
-    return block.role == "system" or words_of(block.block).lstrip().startswith(REMINDER)
+def _is_programs(block: SentBlock, item: Item) -> bool:
+    """Whether a block is the program's own text, such as reminders, instruction files and the environment."""
+    return block.role == "system" or (block.block.kind == "text" and not typed(item.said, block.block))
 
 
 def _own_frame(preceding: Preceding, most: int, api: Api) -> Frame:

@@ -30,7 +30,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "leave thinking and the tool choice as they are",
     ),
     "compaction": (
-        "the program compacted",
+        "a compaction",
         "compact at the end of a piece of work, when little is left to do",
     ),
     "clearing": ("old results were cleared", "clear many results at once, not a few with each request"),
