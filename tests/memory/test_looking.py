@@ -362,7 +362,7 @@ def test_a_remark_on_a_refused_call_is_the_users_after_the_process_was_killed(wo
     with session(work, "next", client(Extractor())) as opened:
         opened.user("go on")
         opened.complete()
-        opened.settle()
+        opened.settle(30)
         assert kept(work) == [remark]
 
 

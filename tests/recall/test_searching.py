@@ -182,7 +182,7 @@ def test_a_search_can_be_narrowed_to_kinds(index: RecallIndex) -> None:
     assert found(index, "getLocalDay", kind="error") == ["failed"]
     assert found(index, "getLocalDay", kind="tool_result") == ["failed"]
     assert found(index, "getLocalDay", kind=("user", "assistant")) == []
-    with pytest.raises(InputError, match="there are user, assistant"):
+    with pytest.raises(InputError, match="choose user, assistant"):
         index.search("zone", kind="nonsense")
 
 

@@ -249,6 +249,6 @@ def test_in_any_order_of_steps_every_message_arrives_once(make, tmp_path_factory
 
 @pytest.mark.spec("S7.4")
 def test_nothing_is_lost_doubled_or_out_of_order_when_either_side_is_killed(tmp_path):
-    found = soak(tmp_path, messages=4_000, seed=3, longest=0.1)
+    found = soak(tmp_path, messages=12_000, seed=3, longest=0.1)
     assert found.problems == []
     assert found.kills >= 4

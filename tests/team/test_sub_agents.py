@@ -404,7 +404,7 @@ def test_a_link_in_a_project_does_not_make_another_folder_an_agents_memory(
     ):
         made.run("MAIN task")
         assert not list(elsewhere.iterdir())
-        assert "is reached by a link" in results(there.bodies[-1])["c1"]
+        assert "is behind a symbolic link" in results(there.bodies[-1])["c1"]
 
 
 # -- budgets -----------------------------------------------------------------------------------------

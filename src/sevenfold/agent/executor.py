@@ -277,9 +277,6 @@ class Executor:
             return call, request
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
             said = yield from self._consent(Asked(call, request, decision))
-        tool: object = self.box.get(call.name)
-        if said.granted and (request.server or request.spends) and isinstance(tool, Approvable):
-            tool.permitted()
         if said.always and said.granted:
             self.grants.allow(*decision.would_allow)
         if said.granted:
@@ -357,11 +354,19 @@ class Executor:
             try:
                 said: Any = self._callbacks.consent(asked)
                 if isinstance(said, Consented):
+                    if said.granted and again:
+                        self._approve(asked.call)  # before the next question is looked at again
                     return said
                 problem = f"the answer was {said!r:.60} instead of Consented."
             except BaseException as error:  # noqa: BLE001 (the program's function may fail in any way; refuse then)
                 problem = f"{type(error).__name__}: {error}"
             return Consented(False, remark=f"Asking failed: {problem}", unanswered=True)
+
+    def _approve(self, call: ToolCall) -> None:
+        """Let a tool know that the user agreed to more than this call of it: to its server, or to a price."""
+        tool: object = self.box.get(call.name)
+        if isinstance(tool, Approvable):
+            tool.permitted()
 
     def _fire(self, event: HookInput) -> Flow[HookOutcome]:
         outcome = yield from self._hooks.fire(event)

@@ -261,7 +261,7 @@ def test_the_command_names_ignored_fields_and_files_that_cannot_be_used(
     assert main(["agents", "check", "--folder", str(project)]) == 1
     checked = capsys.readouterr().out
     assert "ignored: color:" in checked
-    assert "b.md: the head has no description" in checked
+    assert "b.md: it has no description" in checked
     assert main(["agents", "check", "nobody", "--folder", str(project)]) == 2
     assert "there are: a, fork, general" in capsys.readouterr().err
 

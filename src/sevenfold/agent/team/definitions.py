@@ -211,11 +211,11 @@ def define(
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
     if not named:
-        raise InputError("the head has no name; add a line like name: reviewer")
+        raise InputError("it has no name; add a line like name: reviewer")
     check_agent_name(named)
     description = fields.pop("description", None)
     if not isinstance(description, str) or not description.strip():
-        raise InputError("the head has no description; add one that says when to use the agent")
+        raise InputError("it has no description; add one that says when to use the agent")
     if dialect == "codex" and not isinstance(body := fields.pop("developer_instructions", ""), str):
         raise InputError("developer_instructions must be a string")
     if len(body) > LONGEST_PROMPT:

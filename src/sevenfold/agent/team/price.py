@@ -55,18 +55,23 @@ class ForkPrices:
         All agents that the newest answer starts are counted as forks.
         """
         limit = self._parent.store.settings.current().fork_usd
-        newest = self._parent.conversation.transcript.view.newest
-        if limit is None or newest is None or self._parent.consent is None:
+        answer = self._newest_answer()
+        if limit is None or answer is None or self._parent.consent is None:
             return ""
-        if newest.said.uuid == self._agreed_at:
+        if answer.uuid == self._agreed_at:
             return ""
-        price = fork_price(self._parent.conversation, max(1, _agents_started_by(newest.said)))
+        price = fork_price(self._parent.conversation, max(1, _agents_started_by(answer)))
         return price.question if price is not None and price.usd > limit else ""
 
     def agree(self) -> None:
         """Remember that the user agreed to what the agents of the newest answer cost."""
-        newest = self._parent.conversation.transcript.view.newest
-        self._agreed_at = newest.said.uuid if newest is not None else ""
+        answer = self._newest_answer()
+        self._agreed_at = answer.uuid if answer is not None else ""
+
+    def _newest_answer(self) -> Said | None:
+        """The answer whose agents are being started; the result of the first may be on record already."""
+        newest_first = reversed(self._parent.conversation.transcript.view.items)
+        return next((item.said for item in newest_first if item.said.role == "assistant"), None)
 
 
 def _agents_started_by(answer: Said) -> int:

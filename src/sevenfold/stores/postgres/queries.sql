@@ -21,6 +21,12 @@ INSERT INTO sevenfold.log (project, session, branch, origin, start, size)
 VALUES (%(project)s, %(session)s, %(branch)s, %(origin)s, %(start)s, %(start)s)
 ON CONFLICT (tenant, project, session, branch) DO NOTHING
 
+-- lease state --
+SELECT fence, holder IS NULL OR NOT EXISTS (
+    SELECT FROM sevenfold.worker WHERE worker.id = log.holder AND worker.expires > now())
+FROM sevenfold.log
+WHERE tenant = %(tenant)s AND project = %(project)s AND session = %(session)s AND branch = %(branch)s
+
 -- lease --
 WITH alive AS (
     INSERT INTO sevenfold.worker (id, host, pid, expires)
@@ -28,9 +34,10 @@ WITH alive AS (
     ON CONFLICT (id) DO UPDATE SET expires = excluded.expires)
 UPDATE sevenfold.log SET fence = fence + 1, holder = %(worker)s, opening = %(opening)s
 WHERE tenant = %(tenant)s AND project = %(project)s AND session = %(session)s AND branch = %(branch)s
+    -- Whether the holder lives was looked at before: after waiting for another opener, this statement would see the
+    -- log as it is then, but the workers as they were when it began, and so without the new holder. The fence tells.
     -- A call whose answer was lost with its connection finds that it has the lease already.
-    AND (holder IS NULL OR %(take)s OR opening = %(opening)s OR NOT EXISTS (
-        SELECT FROM sevenfold.worker WHERE worker.id = log.holder AND worker.expires > now()))
+    AND (%(take)s OR opening = %(opening)s OR (%(free)s AND fence = %(seen)s))
 RETURNING id, origin, start, size, fence
 
 -- holder --

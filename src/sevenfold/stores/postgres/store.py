@@ -172,7 +172,9 @@ class PostgresStore:
         life, opening = self._database.begin(), uuid4()
 
         def attempt(last: bool) -> tuple[PostgresLog, LogRow] | None:
-            values = {**names, **life, "opening": opening, "take": take and last}
+            takes = take and last
+            seen, free = next(iter(self.run("lease state", **names)), (0, False))
+            values = {**names, **life, "opening": opening, "take": takes, "seen": seen, "free": free}
             for *row, fence in self.run("lease", **values):
                 found = LogRow(*row)
                 size = found.size
