@@ -218,6 +218,7 @@ agent = sevenfold.Agent(
     consent=lambda asked: sevenfold.Consented(False, remark=sys.argv[2]),
 )
 agent.run("Go on.")
+agent.session.settle()
 os._exit(9)
 """
 
@@ -362,7 +363,7 @@ def test_a_remark_on_a_refused_call_is_the_users_after_the_process_was_killed(wo
     with session(work, "next", client(Extractor())) as opened:
         opened.user("go on")
         opened.complete()
-        opened.settle(30)
+        opened.settle()
         assert kept(work) == [remark]
 
 
