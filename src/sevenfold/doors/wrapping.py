@@ -244,7 +244,8 @@ def _transport(library: Any, inner: Any, keeping: WrappedConversations) -> Any:
 
     class Copied(library.SyncByteStream):  # type: ignore[misc]
         def __init__(self, response: Any, passage: _Passage) -> None:
-            self._response, self._passage = response, passage
+            self._response = response
+            self._passage = passage
 
         def __iter__(self) -> Iterator[bytes]:
             for chunk in self._response.iter_raw():
@@ -282,7 +283,8 @@ def _async_transport(library: Any, inner: Any, keeping: WrappedConversations) ->
 
     class Copied(library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, response: Any, passage: _Passage) -> None:
-            self._response, self._passage = response, passage
+            self._response = response
+            self._passage = passage
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for chunk in self._response.aiter_raw():

@@ -365,7 +365,8 @@ class Relay:
         if self._preparer is None or status is None or int(status[1]) not in REFUSED:
             return None
         self._preparer.refused(call)
-        upstream, before = self._upstream, self._out
+        upstream = self._upstream
+        before = self._out
         assert upstream is not None
         reader, out = await self._opened(upstream)
         self._out = out
