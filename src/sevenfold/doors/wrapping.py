@@ -33,6 +33,7 @@ from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import FileSource
 
 C = TypeVar("C")
+MOST_PROBLEMS = 100
 _HTTP_LIBRARIES = ("httpx2", "httpx")
 _named: ContextVar[str] = ContextVar("sevenfold_conversation", default="")
 
@@ -97,7 +98,7 @@ class WrappedConversations:
         self._session = session
         self._lock = RLock()
         self.problems: list[str] = []
-        """What went wrong so far, so that the program's own bytes were sent or something was not recorded."""
+        """The newest faults: why the program's own bytes were sent, or something was not recorded."""
         self._follower = KeepingFollower(
             self._store,
             str(folder),
@@ -153,6 +154,7 @@ class WrappedConversations:
 
     def _note(self, error: Exception) -> None:
         self.problems.append(f"{type(error).__name__}: {error}")
+        del self.problems[:-MOST_PROBLEMS]
 
 
 class _Passage:
