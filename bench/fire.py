@@ -505,7 +505,9 @@ def run(
         finally:
             for process in judge.processes.values():
                 process.send_signal(signal.SIGCONT)
-                process.kill() if not judge.done else process.wait(PATIENCE)
+                if not judge.done:
+                    process.kill()
+                process.wait(PATIENCE)
         _inspect(judge, server.url(OWNER))
     judge.verdict.acknowledged = len(judge.answers)
     judge.verdict.seconds = time.monotonic() - began
