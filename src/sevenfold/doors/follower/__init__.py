@@ -4,6 +4,10 @@ identity    which conversation a request belongs to, and what it is for
 alignment   what a request has in common with what is recorded, and what is new
 recording   one conversation, written as a session
 follower    the conversations of all programs
+keeper      the same for doors that act, and what to send in place of a request
+keeping     one conversation that our layers keep within its window
+leading     the conversation in which the layers work, and what precedes the messages in our own calls
+program_view, deciding, rewriting   what the program still sends, what we decided about each block, the bytes of it
 
 Whoever passes requests on calls `ConversationFollower.sent` once a request has gone out and `ended` with what became of
 it; both are called from one thread, in the order in which requests went out. In between, a `FollowedCall` holds the

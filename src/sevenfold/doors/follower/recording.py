@@ -49,6 +49,8 @@ LEAST_SUMMARY = 40
 SAME_BEGINNING = 80
 """Characters at the beginning by which a message that was cut is known. It is recorded either way, so being wrong about
 it loses nothing: it counts as shown again instead of as said anew."""
+SYSTEM_MESSAGE = "system_message"
+"""The kind under which system messages of a program are attached."""
 _IDS_OF_ANSWERS = "-again"
 
 
@@ -344,7 +346,7 @@ class RecordedConversation:
             answer = Answer(f"elsewhere-{transcript.new_id()}", self.model, tuple(shown))
             transcript.model(transcript.distinct(answer))
         elif role == "system":
-            transcript.attach("system_message", {}, shown, role="system")
+            transcript.attach(SYSTEM_MESSAGE, {}, shown, role="system")
         else:
             waiting = transcript.view.pending_calls
             results = [block for block in shown if block.kind == "tool_result"]

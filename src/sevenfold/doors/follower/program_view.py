@@ -1,0 +1,74 @@
+"""What a program still sends of a conversation whose records our layers have compacted.
+
+The program knows nothing of our compactions: it goes on sending what a summary of ours stands for, and never sends the
+summary. Its own compactions are in both views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from sevenfold.conversation.resume import read
+from sevenfold.doors.follower.recording import SYSTEM_MESSAGE
+from sevenfold.ports import Log
+from sevenfold.record.blocks import Block
+from sevenfold.record.entries import Boundary, Link, Said
+from sevenfold.record.layout import Item
+from sevenfold.record.view import View
+
+
+class ProgramView(Struct, frozen=True):
+    """How what a program sends differs from what is in view."""
+
+    hidden: tuple[Item, ...] = ()
+    """Records that a summary of ours stands for, and that the program still sends."""
+    ours: frozenset[str] = frozenset()
+    """Records in view that the program does not know: our summary and what was restored after it."""
+    boundaries: frozenset[str] = frozenset()
+    """Compactions of ours."""
+
+    @classmethod
+    def of(cls, log: Log, view: View) -> ProgramView:
+        """The difference between this view and the program's, which reads the log if there was a compaction."""
+        if view.boundary is None:
+            return cls()
+        in_view = {item.said.uuid for item in view.items}
+        theirs, boundaries = as_the_program_has_it(log)
+        hidden = tuple(item for item in theirs.items if item.said.uuid not in in_view)
+        ours = frozenset(in_view - {item.said.uuid for item in theirs.items})
+        return cls(hidden, ours, boundaries)
+
+    def sent(self, items: Sequence[Item]) -> list[Item]:
+        """The records that the program still sends, in their order; ``items`` are those in view."""
+        return [*self.hidden, *(item for item in items if item.said.uuid not in self.ours)]
+
+    def summary(self, items: Sequence[Item]) -> list[Block]:
+        """What stands in view for the hidden records: the summary and what was restored after it."""
+        shown = (item for item in items if item.said.uuid in self.ours)
+        return [block for item in shown for block in item.shown]
+
+
+def as_the_program_has_it(log: Log) -> tuple[View, frozenset[str]]:
+    """The view as if there were no compactions but the program's own; and the compactions of ours."""
+    view = View(weighs=False)
+    ours: set[str] = set()
+    boundaries: set[str] = set()
+    for position, entry in read(log):
+        match entry:
+            case Boundary(own=True, uuid=uuid, logical_parent=parent):
+                ours.add(uuid)
+                boundaries.add(uuid)
+                view.add(Link(uuid, parent), position)
+            case Said(uuid=uuid, parent=parent) if parent in ours and _is_ours(entry):
+                ours.add(uuid)
+                view.add(Link(uuid, parent), position)
+            case _:
+                view.add(entry, position)
+    return view, frozenset(boundaries)
+
+
+def _is_ours(said: Said) -> bool:
+    """Whether a record directly behind a compaction of ours belongs to it."""
+    return said.summary or bool(said.attachment and said.attachment != SYSTEM_MESSAGE)
