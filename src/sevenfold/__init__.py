@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.agent.tools.context import Context
     from sevenfold.agent.tools.functions import function_tool
+    from sevenfold.agent.tools.handed_over import handed_over
     from sevenfold.archive.transcript import ArchivedSession, transcript
     from sevenfold.conversation.hooks import (
         InstructionsLoaded,
@@ -99,6 +100,7 @@ __all__ = [
     "errors",
     "events",
     "function_tool",
+    "handed_over",
     "open_memory",
     "tool",
     "transcript",
@@ -113,6 +115,7 @@ _HOMES = {
     "agent.mcp.servers": "McpServers",
     "agent.tools.context": "Context",
     "agent.tools.functions": "function_tool",
+    "agent.tools.handed_over": "handed_over",
     "archive.transcript": "ArchivedSession transcript",
     "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
     "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",

@@ -23,7 +23,7 @@ MOST_WAITING = 1_000
 """How many unread events there may be before the agent waits for its reader."""
 
 
-End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
+End = Literal["done", "interrupted", "input_required", "max_turns", "budget", "refused", "blocked", "cut"]
 
 
 class Finished(Struct, frozen=True):

@@ -449,7 +449,9 @@ class Assembly:
             save=state.save,
             remarked=self.conversation.remarked,
         )
-        return Executor(self.box, context, state.grants, self.hooks, callbacks)
+        executor = Executor(self.box, context, state.grants, self.hooks, callbacks)
+        executor.hands_over = self.descent is None
+        return executor
 
     def _run_read_only(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out a fork's calls with reading tools only, without asking the user or recording what was read."""
@@ -465,7 +467,9 @@ class Assembly:
         now, memory = self.state.grants.now, self.conversation.services.memory
         grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
         box = Toolbox(tool for tool in self.box if tool.kind in READS)
-        return Executor(box, given, grants, self.hooks, Callbacks()).run(calls)
+        executor = Executor(box, given, grants, self.hooks, Callbacks())
+        executor.hands_over = False
+        return executor.run(calls)
 
     def _mentions(self) -> Callable[[str], Any] | None:
         """The function that reads the files a prompt mentions, under the same rules as the tools; None if off."""

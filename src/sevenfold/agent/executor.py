@@ -28,6 +28,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.secret_files import masked, with_secrets
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.functions import FunctionTool
+from sevenfold.agent.tools.handed_over import HandedOverTool
 from sevenfold.agent.tools.output import ToolOutput, denied, failed, sendable
 from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.conversation import hooks as hook_inputs
@@ -135,6 +136,10 @@ class _Settled(Exception):
         self.output = output
 
 
+class _HandedOver(Exception):
+    """Raised for a call that the program around the agent carries out."""
+
+
 class Executor:
     """Carries out the tool calls of one session."""
 
@@ -146,6 +151,10 @@ class Executor:
         self.grants = grants
         self.halted: str | None = None
         """The reason if a hook wants the whole run to stop, else None."""
+        self.handed_over: list[ToolCall] = []
+        """The calls of the last round that the program carries out itself; they have no result yet."""
+        self.hands_over = True
+        """Whether there is a program that takes such calls: no program knows of the calls of sub-agents and forks."""
         self.grace_seconds = GRACE
         """Seconds that an interrupted tool gets to end before it is left behind."""
         self._hooks = hooks
@@ -157,12 +166,14 @@ class Executor:
         """Make an executor with other tools and the same permissions; its calls are not reported as events."""
         callbacks = Callbacks(consent=self._callbacks.consent, learn=learn, save=self._callbacks.save)
         child = Executor(box, self.context, self.grants, self._hooks, callbacks)
+        child.hands_over = False
         self._children.append(child)
         return child
 
     def begin(self) -> None:
         """Prepare for a new run, by clearing what stopped the last one."""
         self.halted = None
+        self.handed_over = []
         self.context = replace(self.context, abort=Abort())
         for child in self._children:
             child.context = self.context
@@ -172,11 +183,20 @@ class Executor:
         self.context.abort.set()
 
     def run(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
-        """Carry out calls; the flow returns a ``tool_result`` block for each, in order."""
+        """Carry out calls; the flow returns a ``tool_result`` block for each, in order.
+
+        Calls that the program carries out have none; they are in `handed_over`.
+        """
+        self.handed_over = []
         results: list[Mapping[str, Any]] = []
         # First of all, so that hooks, rules and the user see the tool that is meant.
         for group in self._groups([self._redirected(call) for call in calls]):
-            results += yield from Gather([self._run(call) for call in group], CONCURRENT)
+            blocks = yield from Gather([self._run(call) for call in group], CONCURRENT)
+            for call, block in zip(group, blocks, strict=True):
+                if block is None:
+                    self.handed_over.append(call)
+                else:
+                    results.append(block)
         yield from in_thread(self._callbacks.save)
         return results
 
@@ -192,11 +212,13 @@ class Executor:
 
     # -- one call -------------------------------------------------------------------------------
 
-    def _run(self, call: ToolCall) -> Flow[Mapping[str, Any]]:
-        """Carry out one call; any failure becomes its result."""
+    def _run(self, call: ToolCall) -> Flow[Mapping[str, Any] | None]:
+        """Carry out one call; any failure becomes its result. None if the program carries it out."""
         began = time.monotonic()
         try:
             output = yield from self._use(call)
+        except _HandedOver:
+            return None
         except _Settled as settled:
             output = settled.output
         except Aborted as stop:
@@ -220,6 +242,8 @@ class Executor:
             call = replace(call, input=dict(before.updated_input))
             request = self._request(call)
         call, request = yield from self._permitted(call, request, before)
+        if self.hands_over and isinstance(self.box.get(call.name), HandedOverTool):
+            raise _HandedOver
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
         output = yield from self._act_between_checkpoints(call, request, context)

@@ -215,14 +215,14 @@ class Loop:
         try:
             if team is not None:
                 yield from team.resume()
-            self._close_calls()
+            self.close_calls()
             yield from self._fire_pending_hooks()
             if key:
                 self._conversation.user(prompt.text, key=key, origin="agent")
             elif prompt.text:
                 refused = yield from self._submit(prompt)
         except Aborted:
-            self._close_calls()
+            self.close_calls()
             return self._finished("interrupted", NOT_TAKEN_IN)
         if refused is not None:
             return self._finished("blocked", refused)
@@ -253,6 +253,8 @@ class Loop:
         if calls := calls_of(answer):
             self._held = 0
             halted = yield from self._carry_out(calls, cut_off=cut_off)
+            if halted is None and self._executor.handed_over:
+                return self._finished("input_required")
             if self._continuations > CONTINUATIONS:
                 return self._finished("cut")
             return None if halted is None else self._finished("blocked", halted)
@@ -382,7 +384,7 @@ class Loop:
 
     # -- keeping the conversation in order --------------------------------------------------------
 
-    def _close_calls(self) -> None:
+    def close_calls(self) -> None:
         """Give calls of an earlier run without a result an error result; otherwise every request would fail."""
         if waiting := self._conversation.waiting:
             self._conversation.tool_results(

@@ -50,6 +50,7 @@ MODES: Mapping[str, tuple[str, str]] = {
 STOP_REASONS: Mapping[str, schema.StopReason] = {
     "done": "end_turn",
     "interrupted": "cancelled",
+    "input_required": "end_turn",
     "max_turns": "max_turn_requests",
     "budget": "max_turn_requests",
     "refused": "refusal",
