@@ -35,7 +35,9 @@ class HandedOverTool(Struct, frozen=True, eq=False):
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Fail: this is called where calls are not handed over, as in a fork."""
-        return failed(f"{self.name} is carried out by the program that runs this agent, and cannot be used here.")
+        return failed(
+            f"{self.name} is carried out by the program that runs this agent, and cannot be used here."
+        )
 
 
 def handed_over(schema: Mapping[str, Any], *, kind: Kind = "") -> HandedOverTool:
@@ -54,7 +56,9 @@ def handed_over(schema: Mapping[str, Any], *, kind: Kind = "") -> HandedOverTool
     try:
         Draft202012Validator.check_schema(definition["input_schema"])
     except SchemaError as error:
-        raise InputError(f"the input_schema of the tool {name!r} is no JSON schema: {error.message}") from error
+        raise InputError(
+            f"the input_schema of the tool {name!r} is no JSON schema: {error.message}"
+        ) from error
     return HandedOverTool(
         name,
         str(definition.get("description", "")),
