@@ -445,7 +445,7 @@ def remove_fence() -> None:
     def unfenced(name: str) -> bytes:
         text = fenced(name)
         condition = b" AND fence = %(fence)s AND size = %(at)s"
-        if name == "append" and condition not in text:
+        if name in ("append", "append line") and condition not in text:
             raise RuntimeError("the statement for appending has changed; nothing was taken out of it")
         return text.replace(condition, b"").replace(
             b"WHERE %(writer)s::bigint IS NULL OR", b"WHERE true OR"

@@ -3,7 +3,8 @@
     python bench/store_cost.py [--sessions N] [--turns N] [--messages N]      default: 1000000 200 10000
 
 Turns of two calls with a tool, resuming a long session, and appending, first with nearly empty tables and then with N
-sessions of ten lines of 300 bytes in them (loaded with COPY and analysed); erasing 1,000 of these; how large it is.
+sessions of ten lines of 300 bytes in them (loaded with COPY and analysed); listing the newest and erasing 1,000 of
+these; how large it is.
 Both stores take turns, so that other load on the machine affects both. The server is on this machine, on a socket.
 JSONL forces to disk where a session wants it to, and PostgreSQL does so with ``forced=no``; both are measured with
 every append forced, too. Medians.
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -43,9 +45,14 @@ ERASED = 1_000
 APPENDS = 2_000
 ROWS_AT_ONCE = 10_000
 RESUMES = 7
+LISTINGS = 21
 MOST_TURN = MOST_RESUME = 1.6
 MOST_APPEND = 1.2
 MOST_ERASE_SECONDS = 5.0
+MOST_LIST_MS = 10.0
+LISTED = 50
+SECONDS_BETWEEN = 8
+"""Between the last changes of two loaded sessions: a million of them are spread over a quarter."""
 READ = sevenfold.tool(
     {"name": "Read", "description": "Read.", "input_schema": {"type": "object"}}, kind="read"
 )
@@ -62,6 +69,7 @@ class Costs(Struct):
     append_worst: float = 0.0
     sessions: int = 0
     load_seconds: float = 0.0
+    listing: float = 0.0
     erase_seconds: float = 0.0
     size_ratio: float = 0.0
 
@@ -153,8 +161,13 @@ def load(url: str, tenant: int, sessions: int) -> None:
         ((first,),) = connection.execute(
             "SELECT nextval(pg_get_serial_sequence('sevenfold.log', 'id'))"
         ).fetchall()
-        logs = (f"{first + n}\t{tenant}\t\tloaded-{n}\t{LINES * LINE_BYTES}\n" for n in range(sessions))
-        _copy(connection, b"log (id, tenant, project, session, size)", logs)
+        now = time.time()
+        logs = (
+            f"{first + n}\t{tenant}\t\tloaded-{n}\t{LINES * LINE_BYTES}"
+            f"\t{datetime.fromtimestamp(now - n * SECONDS_BETWEEN, UTC).isoformat()}\n"
+            for n in range(sessions)
+        )
+        _copy(connection, b"log (id, tenant, project, session, size, modified)", logs)
         # In a bytea, COPY wants a backslash twice.
         lines = (
             f"{first + n}\t{line * LINE_BYTES}\t{tenant}\t"
@@ -222,6 +235,9 @@ def measure(*, sessions: int = 1_000_000, turns_: int = 200, messages: int = 10_
         appends(store, "warm again")
         after = appends(store, "after")
         costs.append_full, costs.append_worst = after[APPENDS // 2], after[-1]
+        costs.listing = statistics.median(
+            timed(partial(store.sessions, limit=LISTED)) for _ in range(LISTINGS)
+        )
         erased = min(ERASED, sessions)
         costs.erase_seconds = (
             sum(timed(partial(store.erase, f"loaded-{number}")) for number in range(erased)) / 1_000
@@ -242,6 +258,12 @@ def bars(costs: Costs) -> list[tuple[str, bool, str, str]]:
             append <= MOST_APPEND,
             f"{append:.2f} ({costs.append_full:.2f} and {costs.append_empty:.2f} ms, worst {costs.append_worst:.0f})",
             f"at most {MOST_APPEND}",
+        ),
+        (
+            f"listing the {LISTED} newest of {costs.sessions:,} sessions",
+            costs.listing <= MOST_LIST_MS,
+            f"{costs.listing:.1f} ms",
+            f"at most {MOST_LIST_MS:g} ms",
         ),
         (
             f"erasing {min(ERASED, costs.sessions):,} of them",

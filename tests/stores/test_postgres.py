@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -232,6 +233,8 @@ def test_what_was_appended_is_there_after_the_server_was_stopped_at_once_and_wri
     for number in range(20):
         log.append([b"%d\n" % number], durable=True)
     server.stop(at_once=True)
+    # What follows a log, as recall does, reads what was just appended without asking the database.
+    assert list(log.read(47)) == [(47, b"19\n")]
     server.start()
     log.append([b"after\n"])
     store.notes("s").write("after")
@@ -318,6 +321,37 @@ def test_the_tables_are_made_once_and_a_newer_version_is_left_alone(empty_databa
 
 
 # -- sessions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("S34.10")
+def test_the_newest_of_many_sessions_are_found_by_an_index_on_time(tmp_path, store):
+    with owner() as connection:
+        connection.execute("SELECT set_config('sevenfold.tenant', %s, false)", (str(store._tenant),))
+        connection.execute(
+            "INSERT INTO sevenfold.log (project, session, size, modified)"
+            " SELECT %s, 's' || n, 10, now() - n * interval '7 s' FROM generate_series(1, 20000) n",
+            (str(tmp_path),),
+        )
+        connection.execute("ANALYZE sevenfold.log")
+        values = {"tenant": store._tenant, "project": str(tmp_path), "since": 0.0, "most": 50}
+        plan = connection.execute(b"EXPLAIN (ANALYZE) " + database.statement("sessions"), values)
+        lines = [str(line) for (line,) in plan]
+    assert any("Index Scan using log_active" in line for line in lines), lines
+    assert not any("Seq Scan" in line for line in lines), lines
+    assert [info.name for info in store.sessions(limit=50)] == [f"s{number}" for number in range(1, 51)]
+    newest, *_ = store.sessions(limit=1)
+    assert [info.name for info in store.sessions(since=newest.modified - 14.5)] == ["s1", "s2", "s3"]
+
+
+@pytest.mark.spec("S34.10")
+def test_no_index_contains_what_every_append_changes(store):
+    with owner() as connection:
+        indexes = connection.execute(
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'sevenfold' AND tablename = 'log'"
+        ).fetchall()
+    assert any("log_active" in str(index) for (index,) in indexes)
+    for (index,) in indexes:
+        assert not {"size", "modified"} & set(re.findall(r"\w+", str(index))), index
 
 
 @pytest.mark.spec("S34.1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +21,44 @@ _PAGES = (16, 512)
 """The number of lines that are read at once: at first, and at most."""
 _PAGE_BYTES = 1 << 20
 """A page of more bytes is followed by a smaller one."""
+_RECENT_BYTES = 1 << 18
+"""How much of what a writer appended last it can read again without asking the database."""
+
+
+class RecentLines:
+    """The newest lines that this writer appended, in a row up to the end of its log.
+
+    Whoever follows a log, as recall does, reads each line soon after it was written. That the database has these lines,
+    the fencing number proved when they were appended.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        # Not the writer's own lock, which is held while the database is waited for.
+        self._changing = threading.Lock()
+
+    def add(self, first: int, lines: Sequence[bytes]) -> None:
+        """Take lines that were appended at this position, and drop the oldest beyond the limit."""
+        with self._changing:
+            self._lines.extend(zip(positions(first, lines), lines, strict=True))
+            self._bytes += sum(map(len, lines))
+            while self._bytes > _RECENT_BYTES:
+                self._bytes -= len(self._lines.popleft()[1])
+
+    def since(self, start: int) -> list[tuple[int, bytes]] | None:
+        """The lines from a position on; None if some of them may not be here."""
+        with self._changing:
+            if not self._lines or start < self._lines[0][0]:
+                return None
+            lines = list(self._lines)
+        return lines[bisect_left(lines, start, key=lambda line: line[0]) :]
+
+    def clear(self) -> None:
+        """Forget all lines."""
+        with self._changing:
+            self._lines.clear()
+            self._bytes = 0
 
 
 class PostgresLog(LineLog):
@@ -38,6 +78,7 @@ class PostgresLog(LineLog):
         self._size = size
         self._closed = fence == 0
         self._alone = threading.Lock()
+        self._recent = RecentLines()
         self._lost = _release_if_lost(self, database, tenant, log, fence) if fence else None
 
     # -- writing ---------------------------------------------------------------------------------
@@ -48,40 +89,24 @@ class PostgresLog(LineLog):
             raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
         with self._alone:
             first = self._size
-            made = positions(first, lines)
-            names: list[int] = []
-            marked: list[int] = []
-            for position, line in zip(made, lines, strict=True):
-                for name in digests_of(line):
-                    names.append(name)
-                    marked.append(position)
-            added = sum(map(len, lines))
-            written = self._written(
-                {
-                    "log": self.log,
-                    "fence": self.fence,
-                    "at": first,
-                    "bytes": added,
-                    "positions": made,
-                    "lines": list(lines),
-                    "names": names,
-                    "marked": marked,
-                },
-                durable=durable,
-            )
-            if not written:
+            if not self._written(lines, first, durable=durable):
+                # Others have written behind these lines, or the database has lost them.
+                self._recent.clear()
                 raise self._refusal()
-            self._size = first + added
-            return made
+            self._size = first + sum(map(len, lines))
+            self._recent.add(first, lines)
+            return positions(first, lines)
 
-    def _written(self, values: dict[str, Any], *, durable: bool) -> bool:
+    def _written(self, lines: Sequence[bytes], first: int, *, durable: bool) -> bool:
         """Run the statement until the server answers; whether the lines are in the log now."""
+        query, values = _appending(lines, first)
+        values |= {"log": self.log, "fence": self.fence, "at": first, "bytes": sum(map(len, lines))}
         attempts = 0
 
         def attempt() -> bool:
             nonlocal attempts
             attempts += 1
-            ((written,),) = self._database.run(self._tenant, "append", durable or None, values)
+            ((written,),) = self._database.run(self._tenant, query, durable or None, values)
             return bool(written)
 
         if self._database.persist(attempt):
@@ -90,10 +115,9 @@ class PostgresLog(LineLog):
             return False
         # The connection broke, perhaps after the statement was carried out. It moved the end of the log then, so it was
         # not carried out again, and its first line is where it should be.
-        if not values["lines"]:
-            return self._state() == (self.fence, values["at"])
-        there = self._page("lines", start=values["at"], most=1)
-        return there == [(values["at"], values["lines"][0])]
+        if not lines:
+            return self._state() == (self.fence, first)
+        return self._page("lines", start=first, most=1) == [(first, lines[0])]
 
     def _refusal(self) -> TranscriptError:
         """Why nothing was written."""
@@ -142,6 +166,11 @@ class PostgresLog(LineLog):
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on."""
+        # Who reads a log from its beginning wants what the database has.
+        recent = self._recent.since(start) if start else None
+        if recent is not None:
+            yield from recent
+            return
         most = _PAGES[0]
         while True:
             page = self._page("lines", start=start, most=most)
@@ -186,6 +215,20 @@ class PostgresBranch(BranchLog):
         super().__init__(base, own, start)
         self.log = own.log
         """The number of its own lines' log."""
+
+
+def _appending(lines: Sequence[bytes], first: int) -> tuple[str, dict[str, Any]]:
+    """The statement that appends these lines, and its values for them."""
+    if len(lines) == 1:
+        return "append line", {"line": lines[0], "names": list(digests_of(lines[0]))}
+    made = positions(first, lines)
+    names: list[int] = []
+    marked: list[int] = []
+    for position, line in zip(made, lines, strict=True):
+        for name in digests_of(line):
+            names.append(name)
+            marked.append(position)
+    return "append", {"positions": made, "lines": list(lines), "names": names, "marked": marked}
 
 
 def _next_size(page: Sequence[tuple[int, bytes]]) -> int:
