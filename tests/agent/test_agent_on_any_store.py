@@ -244,8 +244,9 @@ def test_the_tasks_of_an_agent_are_seen_and_stopped_through_its_store(
         wait_until(commands)
         ((task, name, state),) = commands()
         assert (name, state) == ("sleep 600", "working")
-        order = seen.order_kill(task, "order-1")
-        wait_until(lambda: seen.carried_out(order))
+        outcome = seen.order("stop", task, 15.0)
+        assert outcome is not None
+        assert outcome.done
         wait_until(lambda: commands() != [(task, name, "working")])
     assert seen.read() is None
 

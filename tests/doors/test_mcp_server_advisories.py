@@ -15,11 +15,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from sevenfold.cli.main import main
-from sevenfold.doors import token_file
 from sevenfold.doors.mcp_server import http, protocol, tools
 from sevenfold.doors.mcp_server.sessions import SessionShelf
 from sevenfold.doors.plugins import claude_code
 from sevenfold.errors import InputError
+from sevenfold.stores import token_file
 from tests.doors.serving import served
 
 pytestmark = pytest.mark.spec("S23.34")

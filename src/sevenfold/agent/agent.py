@@ -76,6 +76,7 @@ class _BaseAgent:
         """The parts of the agent, for programs that build on it."""
         self._owned = options.get("client") is None
         self._running = False
+        self.assembly.presence.busy = lambda: self._running
 
     @property
     def model(self) -> str:

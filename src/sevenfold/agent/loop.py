@@ -244,6 +244,7 @@ class Loop:
         """Make one request and carry out the tool calls of its answer; returns None if there is more to do."""
         if limit := self._limit():
             return self._finished(limit)
+        self._agent.presence.between_requests()
         yield from self._fire_pending_hooks()
         yield from self._submit_queued()
         outcome = yield from self._ask()

@@ -91,7 +91,7 @@ def _own(made: OwnDecision, request: int) -> LedgerEntry | None:
             )
         case Offloaded(path=path, size=size):
             return LedgerEntry(
-                "offload", request, "Moved a large result out", f"{size:,} bytes: {path}", made.id, at
+                "offload", request, "Moved a large result out", f"{size:,} bytes: {path}", "", at
             )
         case ShownResult(layer=layer, reason=reason):
             return LedgerEntry("shown", request, f"{layer} shows a result differently", reason, made.id, at)
@@ -106,7 +106,7 @@ def _own(made: OwnDecision, request: int) -> LedgerEntry | None:
             return LedgerEntry("fold", request, "Summarised whole rounds", "", made.id, at)
         case Pin(off=off):
             title = "No longer kept word for word" if off else "Kept word for word"
-            return LedgerEntry("pin", request, title, made.record, "", at)
+            return LedgerEntry("pin", request, title, made.record, at=at)
         case Purged(count=count):
             return LedgerEntry("purge", request, "Secrets were masked", f"{count} places", "", at)
         case Relayed(changes=[_, *_] as changes):

@@ -8,7 +8,7 @@ import sys
 import webbrowser
 
 from sevenfold.cli.text import not_installed, number, write
-from sevenfold.doors import token_file
+from sevenfold.stores import token_file
 from sevenfold.stores.home import user_home
 
 TOKEN_FILE = "inspector-token"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from sevenfold.cli.text import add_folder, not_installed, number, write
-from sevenfold.doors import token_file
+from sevenfold.stores import token_file
 
 TOKEN_FILE = "mcp-token"
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from uuid import uuid4
 
 from sevenfold.agent.team.presence import TaskFile
 from sevenfold.cli.text import add_folder, clean, duration, money, one_line
@@ -88,14 +87,12 @@ def _kill(wanted: str | None, found: list[FoundTask]) -> int:
         others = f"; there are: {names}" if names else "; nothing runs in the background"
         raise Refused(f"{how} called {wanted!r}{others}")
     ((file, task),) = fitting.values()
-    order = file.order_kill(task.id, uuid4().hex)
-    until = time.monotonic() + PATIENCE
-    while not file.carried_out(order):
-        if time.monotonic() > until:
-            file.withdraw(order)
-            wait = f"within {PATIENCE:.0f} s"
-            sys.stderr.write(f"The session did not answer {wait}; {task.id} was not stopped.\n")
-            return 1
-        time.sleep(0.05)
-    sys.stdout.write(f"{task.id} is stopped.\n")
+    outcome = file.order("stop", task.id, PATIENCE)
+    if outcome is None:
+        wait = f"within {PATIENCE:.0f} s"
+        sys.stderr.write(f"The session did not answer {wait}; {task.id} was not stopped.\n")
+        return 1
+    if not outcome.done:
+        raise Refused(f"{task.id} was not stopped: {outcome.text}")
+    sys.stdout.write(f"{outcome.text}.\n")
     return 0

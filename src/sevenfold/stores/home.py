@@ -4,6 +4,7 @@
         purged.jsonl                    what was purged, and when
         chat-history.jsonl              the user's input in the chat
         telemetry.jsonl                 telemetry events, if switched on, with the previous file
+        orders.key                      what the user's orders to running sessions are sealed with
         models.json                     the model lists of servers, as last fetched
         memory/                         memory for all projects
         projects/<project>/             one folder for each folder a session worked in

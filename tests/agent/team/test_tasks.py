@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import sevenfold
+from sevenfold.agent.team.orders import OrderTaker
 from sevenfold.agent.team.presence import TaskFile
 from sevenfold.cli import tasks as command
 from sevenfold.cli.main import main
@@ -22,7 +23,7 @@ from sevenfold.conversation.flow import Ask, drive
 from sevenfold.conversation.tasks import Task, TaskRegistry
 from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.events import Event, SteppedAside
-from sevenfold.ports import AgentMessage, Call, Reply
+from sevenfold.ports import Call, Reply
 from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.memory import MemoryStore
@@ -273,12 +274,13 @@ def test_a_session_that_does_not_answer_is_reported_and_the_order_taken_back(
     monkeypatch.setattr(command, "PATIENCE", 0.2)
     working.assembly.presence.close()
     (working.assembly.home.folder / "tasks.json").write_text(
-        '{"process": 1, "tasks": [{"id": "task-1", "kind": "command", "name": "x", "state": "working"}]}'
+        '{"process": 1, "tasks": [{"id": "task-1", "kind": "command", "name": "x", "state": "working"}],'
+        ' "run": "another"}'
     )
     assert main(["tasks", "kill", "work:task-1", "--folder", str(tmp_path)]) == 1
     assert "did not answer" in capsys.readouterr().err
     assert working.session.tasks.get("task-1").state == "working"
-    assert list(working.assembly.store.mailbox.waiting("tasks:work")) == []
+    assert list(working.assembly.store.mailbox.waiting("orders:work")) == []
 
 
 def test_a_session_that_is_closed_has_no_tasks(tmp_path, capsys):
@@ -291,27 +293,12 @@ def test_a_session_that_is_closed_has_no_tasks(tmp_path, capsys):
     assert not (made.assembly.home.folder / "tasks.json").exists()
 
 
-def test_only_the_users_own_channel_can_have_a_task_killed(tmp_path, clock):
-    mailbox = MemoryStore().mailbox()
-    file = TaskFile(FileFolder(tmp_path), "s", mailbox)
-    tasks, told = TaskRegistry(clock), list[Event]()
-    tasks.run(asking(), lambda came: None, "notes", Later())
-    for number, sender in enumerate(("agent-1", "uds:pid-3", "session:main", "user ")):
-        mailbox.send(AgentMessage(str(number), sender, file._address, "notes-1", kind="kill"))
-    file.update(tasks, told.append)
-    assert tasks.get("notes-1").state == "working"
-    file.order_kill("notes-1", "x")
-    file.update(tasks, told.append)
-    assert tasks.get("notes-1").state == "cancelled"
-    assert told == []
-
-
 def test_a_list_that_cannot_be_written_is_reported_and_never_raised(tmp_path, clock):
     (tmp_path / "file").write_text("")
     file = TaskFile(FileFolder(tmp_path / "file" / "x"), "x", MemoryStore().mailbox())
     tasks, told = TaskRegistry(clock), list[Event]()
     tasks.run(asking(), lambda came: None, "notes", Later())
-    file.update(tasks, told.append)
+    file.update(tasks, told.append, OrderTaker(file.box, {}, print))
     assert isinstance(told[0], SteppedAside)
     assert told[0].layer == "tasks"
 

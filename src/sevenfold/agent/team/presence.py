@@ -1,7 +1,7 @@
 """How a running agent can be reached from outside: its tasks from other terminals, its messages, its socket.
 
 An agent whose session is kept writes its list of tasks to one of its files in the store whenever the list changes. It
-also checks the mailbox for orders to stop a task; only the user's own commands put such orders there.
+also carries out the user's orders to the session; see `sevenfold.agent.team.orders`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from msgspec.structs import replace
 
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
+from sevenfold.agent.team.orders import Action, OrderBox, OrderTaker, Outcome, await_outcome
+from sevenfold.conversation import edits
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
 from sevenfold.errors import Refused, SevenfoldError, TranscriptError, TranscriptOvertaken
 from sevenfold.events import Event, SteppedAside
@@ -34,12 +36,10 @@ if TYPE_CHECKING:
     from sevenfold.agent.team.team import Team
     from sevenfold.ports import AgentMessage, Clock, Folder, Mailbox
 
+TAKES_NONE = "the program that has this session open takes no orders: only an agent of Sevenfold does, from its first message on"
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 BEAT = 1.0
 """Seconds between two checks of the task list and the mailbox."""
-KILL = "kill"
-USER = "user"
-"""The sender of orders from the user's own commands; no agent has this id."""
 PLAN_SENT = (
     "The agent that started you decides about the plan. End your turn: you go on when its answer comes."
 )
@@ -174,34 +174,30 @@ class TaskList(Struct, frozen=True):
 
     process: int
     tasks: tuple[Task, ...] = ()
+    run: str = ""
+    """This opening of the session, which orders must name; empty if it takes none."""
+    outcomes: tuple[Outcome, ...] = ()
+    """What became of the newest orders."""
 
 
 class TaskFile:
-    """The file with the task list of one session, and the orders to stop tasks in the mailbox."""
+    """The file with the task list of one session, through which other processes see the session."""
 
     NAME = "tasks.json"
 
     def __init__(self, files: Folder, name: str, mailbox: Mailbox) -> None:
         """``files`` are those of the session's agent, ``name`` is the session's safe name."""
+        self.box = OrderBox(mailbox, name)
         self._files = files
-        self._mailbox = mailbox
-        self._address = f"tasks:{name}"
         self._written: TaskList | None = None
 
     # -- for the agent --------------------------------------------------------------------------
 
-    def update(self, tasks: TaskRegistry, tell: Callable[[Event], object]) -> None:
-        """Carry out orders, and write the list if it has changed; errors are reported, never raised."""
+    def update(self, tasks: TaskRegistry, tell: Callable[[Event], object], orders: OrderTaker) -> None:
+        """Write the list if it has changed; errors are reported, never raised."""
         try:
-            orders = self._mailbox.waiting(self._address)
-            for order in orders:
-                if (order.sender, order.kind) == (USER, KILL):
-                    with suppress(SevenfoldError):  # the task has ended and is no longer listed
-                        tasks.kill(order.text)
-            if orders:
-                self._mailbox.acknowledge(orders)
-            now = TaskList(os.getpid(), tuple(tasks))
-            if now != self._written and (now.tasks or self._written):
+            now = TaskList(os.getpid(), tuple(tasks), orders.run, tuple(orders.outcomes))
+            if now != self._written:
                 self._files.write(self.NAME, msgspec.json.encode(now))
                 self._written = now
         except (SevenfoldError, OSError) as error:
@@ -223,19 +219,22 @@ class TaskFile:
         except (TranscriptError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
-    def order_kill(self, task: str, key: str) -> AgentMessage:
-        """Order the session to stop a task; `carried_out` tells when that has been done."""
-        order = AgentMessage(key, USER, self._address, task, kind=KILL)
-        self._mailbox.send(order)
-        return order
+    def order(self, action: Action, target: str, patience: float) -> Outcome | None:
+        """Order the session to do something, and wait; returns what became of it, None if it did not answer.
 
-    def carried_out(self, order: AgentMessage) -> bool:
-        """Whether the session has processed an order."""
-        return order not in self._mailbox.waiting(self._address)
+        Raises `Refused` if the process that has the session open takes no orders.
+        """
+        listed = self.read()
+        if listed is None or not listed.run:
+            raise Refused(TAKES_NONE)
+        message = self.box.send(listed.run, action, target, patience)
+        return await_outcome(self.outcome, self.box, message, patience)
 
-    def withdraw(self, order: AgentMessage) -> None:
-        """Cancel an order."""
-        self._mailbox.acknowledge([order])
+    def outcome(self, order: str) -> Outcome | None:
+        """What became of an order; None if nothing has yet."""
+        listed = self.read()
+        outcomes = listed.outcomes if listed is not None else ()
+        return next((outcome for outcome in outcomes if outcome.order == order), None)
 
 
 class Presence:
@@ -244,6 +243,9 @@ class Presence:
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._ends = ExitStack()
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether the agent works, so that its conversation changes only between two of its requests."""
+        self._orders: OrderTaker | None = None
         self._watching = False
         self._beating = threading.Lock()
         """Held while the task list is updated, so that no update happens after `close`."""
@@ -299,12 +301,24 @@ class Presence:
         self._watching = True
         file = TaskFile(files, assembly.home.name, mailbox)
         conversation = assembly.conversation
+        orders = self._orders = OrderTaker(
+            file.box,
+            {"stop": self._stop_task, "undo": self._undo},
+            partial(conversation.events.aside, "orders"),
+        )
 
         def beat() -> None:
             with self._beating:
                 if not self._watching:
                     return
-                file.update(conversation.tasks, conversation.events.tell)
+                self._take(orders, "stop")
+            if "undo" in orders.due:
+                with conversation.lock:
+                    if self._watching and not self.busy():
+                        self._take(orders, "undo")
+            with self._beating:
+                if self._watching:
+                    file.update(conversation.tasks, conversation.events.tell, orders)
             if team is not None:
                 team.write_progress()
             if team is not None and team.post is not None:
@@ -315,6 +329,24 @@ class Presence:
 
         self._ends.callback(file.remove)
         self._ends.callback(runner.every(BEAT, beat))
+
+    def between_requests(self) -> None:
+        """Carry out orders that change the conversation; called where a working agent's may change."""
+        if self._orders is not None and "undo" in self._orders.due:
+            self._take(self._orders, "undo")
+
+    def _take(self, orders: OrderTaker, action: Action) -> None:
+        try:
+            orders.take(action)
+        except (SevenfoldError, OSError) as error:
+            self._assembly.conversation.events.aside("orders", str(error), error=error)
+
+    def _stop_task(self, task: str) -> str:
+        self._assembly.conversation.tasks.kill(task)
+        return f"{task} is stopped"
+
+    def _undo(self, decision: str) -> str:
+        return f"{edits.undo(self._assembly.conversation, decision)} is undone"
 
     def close(self) -> None:
         """Disconnect the agent: stop the updates, remove the task file and close the socket."""

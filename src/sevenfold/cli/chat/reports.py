@@ -69,7 +69,7 @@ def event_line(event: Event) -> EventLine | None:
         case events.SteppedAside(layer="breaker"):
             short, _, more = event.reason.partition(" (")
             return EventLine("warning", short, (("why", event.reason),) if more else ())
-        case events.SteppedAside(layer="rules"):
+        case events.SteppedAside(layer="rules" | "orders"):
             return EventLine("warning", event.reason)
         case (
             events.SteppedAside(layer="notes" | "remember", error="")

@@ -6,8 +6,10 @@
     list_view     what the list of sessions shows
     session_view  what the page of a session shows
     request_view  what the page of a request shows
+    orders        what the page can have done
     wording       categories and causes in words
     assets        the page itself: modules, style, and uPlot
 
-Everything is read-only: no file of a session is changed, and summaries are kept in a cache folder of Sevenfold's own.
+Looking changes no file of a session, and summaries are kept in a cache folder of Sevenfold's own. What the page has
+done, a session's owner does.
 """

@@ -9,6 +9,7 @@ would get, nor in an address, which is logged.
 from __future__ import annotations
 
 import hmac
+import re
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +39,8 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 API = "/api/"
+ORDERS = re.compile(r"/api/(s/[0-9a-f]+/(undo|stop)|memory/(forget|undo))")
+"""The addresses to which the page posts what is to be done."""
 _OWN_SITES = (b"same-origin", b"none")
 
 
@@ -81,8 +84,13 @@ class InspectorGuard:
         if any(site not in _OWN_SITES for site in headers.get(b"sec-fetch-site", [])):
             return PlainTextResponse("requests from other pages are refused\n", 403)
         path = str(scope["path"])
-        if scope["method"] != "GET":
-            return PlainTextResponse("the inspector only answers GET\n", 405, {"Allow": "GET"})
+        if ORDERS.fullmatch(path):
+            if scope["method"] != "POST":
+                return PlainTextResponse("orders are posted\n", 405, {"Allow": "POST"})
+            if not headers.get(b"origin") or headers.get(b"content-type") != [b"application/json"]:
+                return PlainTextResponse("orders come from the inspector's own page\n", 403)
+        elif scope["method"] != "GET":
+            return PlainTextResponse("the inspector only answers GET here\n", 405, {"Allow": "GET"})
         if path.startswith(API):
             tokens = headers.get(TOKEN_HEADER, [])
             if len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from sevenfold.agent.team.presence import TaskFile, TaskList
 from sevenfold.archive.log_reader import session_key
@@ -43,16 +44,34 @@ class FolderToLookAt(FileFolder):
         raise TranscriptDenied(f"{self.path}: only looked at")
 
 
-def memory_view() -> dict[str, Any]:
-    """The memory of the user and of every project."""
+class MemoryFolder(Struct, frozen=True):
+    """A folder with memory."""
+
+    name: str
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """An id that says nothing of its path."""
+        return session_key(self.path)
+
+
+def memory_folders() -> list[MemoryFolder]:
+    """The memory of the user and of every project that has any."""
     home = user_home()
-    places = [("Yours, in all projects", home.memory)]
-    places += [(_project_of(project.folder), project.memory) for project in home.projects()]
-    scopes = []
-    for name, folder in places:
-        if folder.is_dir():
-            scopes.append({"name": shown(name, 80), **_scope(folder)})
-    return {"scopes": scopes}
+    folders = [MemoryFolder("Yours, in all projects", home.memory)]
+    folders += [MemoryFolder(_project_of(project.folder), project.memory) for project in home.projects()]
+    return [folder for folder in folders if folder.path.is_dir()]
+
+
+def memory_view() -> dict[str, Any]:
+    """What is remembered, with its history."""
+    return {
+        "scopes": [
+            {"key": folder.key, "name": shown(folder.name, 80), **_scope(folder.path)}
+            for folder in memory_folders()
+        ]
+    }
 
 
 def _project_of(folder: Path) -> str:

@@ -25,15 +25,18 @@ from sevenfold.doors.inspector import (
     compaction_view,
     content_view,
     memory_view,
+    orders,
     request_view,
     session_view,
     whatif_view,
 )
 from sevenfold.doors.inspector.guard import InspectorGuard
 from sevenfold.doors.inspector.list_view import sessions_view
+from sevenfold.doors.inspector.orders import MemoryOrder, Ordered, SessionOrder
 from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
 from sevenfold.doors.inspector.wording import shown
-from sevenfold.errors import UserError
+from sevenfold.errors import SevenfoldError, UserError
+from sevenfold.record.decoding import NOT_JSON
 
 ASSETS = Path(__file__).parent / "assets"
 POLL = 0.25
@@ -45,7 +48,10 @@ HEARTBEAT = 15.0
 """Seconds after which a silent stream says that it is alive."""
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
 _MOST_TOOLS = 5
+LONGEST_ORDER = 4_096
+"""In bytes."""
 T = TypeVar("T")
+OrderBody = TypeVar("OrderBody", SessionOrder, MemoryOrder)
 
 
 class JsonAnswer(Response):
@@ -89,7 +95,11 @@ class Inspector:
             Route("/api/s/{key}/recall", self.recall),
             Route("/api/s/{key}/compactions", self.compactions),
             Route("/api/s/{key}/whatif", self.whatif),
+            Route("/api/s/{key}/undo", self.undo, methods=["POST"]),
+            Route("/api/s/{key}/stop", self.stop, methods=["POST"]),
             Route("/api/memory", self.memory),
+            Route("/api/memory/forget", self.forget, methods=["POST"]),
+            Route("/api/memory/undo", self.undo_change, methods=["POST"]),
             Route("/api/tasks", self.tasks),
         ]
 
@@ -199,6 +209,47 @@ class Inspector:
     async def tasks(self, request: Request) -> Response:
         """What runs in the background."""
         return JsonAnswer(await _in_thread(memory_view.tasks_view))
+
+    # -- orders ------------------------------------------------------------------------------------
+
+    async def undo(self, request: Request) -> Response:
+        """Undo a decision of a session."""
+        return await self._order_session(request, orders.undo)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop a task of a session."""
+        return await self._order_session(request, orders.stop)
+
+    async def forget(self, request: Request) -> Response:
+        """Forget an entry of memory."""
+        return await self._order(request, MemoryOrder, orders.forget)
+
+    async def undo_change(self, request: Request) -> Response:
+        """Undo a change of memory."""
+        return await self._order(request, MemoryOrder, orders.undo_change)
+
+    async def _order_session(self, request: Request, act: Callable[[Path, str], Ordered]) -> Response:
+        listed = self.shelf.find(request.path_params["key"])
+        if listed is None:
+            return JsonAnswer({"error": "There is no such session on this machine any more."}, 404)
+        stored = listed.stored
+        if reason := orders.why_not(stored.path, stored.tool):
+            return JsonAnswer({"error": reason}, 422)
+        return await self._order(request, SessionOrder, lambda order: act(stored.path, order.target))
+
+    async def _order(
+        self, request: Request, kind: type[OrderBody], act: Callable[[OrderBody], Ordered]
+    ) -> Response:
+        try:
+            order = msgspec.json.decode(await _body(request), type=kind)
+            ordered = await _in_thread(act, order)
+        except NOT_JSON as error:
+            return JsonAnswer({"error": f"This is no order: {shown(str(error), 200)}"}, 422)
+        except SevenfoldError as error:
+            return JsonAnswer({"error": shown(str(error), 400)}, 422)
+        return JsonAnswer({"done": ordered.done, "text": shown(ordered.text, 400)})
+
+    # -- live --------------------------------------------------------------------------------------
 
     async def stream(self, request: Request) -> Response:
         """What is new in a session, from a cursor on: ``version`` and how many requests the page has."""
@@ -339,6 +390,16 @@ def _file(path: Path) -> Callable[[Request], Any]:
         return FileResponse(path, media_type=_TYPES[path.suffix])
 
     return send
+
+
+async def _body(request: Request) -> bytes:
+    """The body of an order; what is longer than any order is cut off, and so is none."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST_ORDER:
+            return b""
+    return body
 
 
 def _whole(request: Request, name: str, otherwise: int) -> int:

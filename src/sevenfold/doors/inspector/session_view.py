@@ -15,6 +15,7 @@ from sevenfold.archive.log_reader import session_key
 from sevenfold.archive.profile.figures import CacheBreak, Shrinking
 from sevenfold.archive.profile.labels import RESULT, SYSTEM, UNLOGGED
 from sevenfold.archive.sessions import project_name
+from sevenfold.doors.inspector.orders import why_not
 from sevenfold.doors.inspector.shelf import OpenSession
 from sevenfold.doors.inspector.wording import (
     REMEDIES,
@@ -81,6 +82,7 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
         "items": items_view(lane, bands),
         "left": left_view(lane, bands, session),
         "ledger": ledger_view(reader.history.ledger),
+        "readOnly": why_not(session.stored.path, session.stored.tool),
         "agents": agents_view(session),
     }
 
@@ -428,6 +430,7 @@ def why_left(session: OpenSession, lane: LaneHistory, lifetime: Lifetime) -> str
 
 def ledger_view(ledger: Sequence[LedgerEntry]) -> dict[str, Any]:
     """The newest decisions, oldest first."""
+    undone = _undone(ledger)
     return {
         "total": len(ledger),
         "entries": [
@@ -437,6 +440,7 @@ def ledger_view(ledger: Sequence[LedgerEntry]) -> dict[str, Any]:
                 "title": shown(entry.title, 120),
                 "detail": shown(entry.detail, 300),
                 "id": shown(entry.id, 80),
+                "undone": entry.id in undone,
                 "at": shown(entry.at, 40),
                 "predictedUsd": entry.predicted_usd,
                 "options": [
@@ -453,6 +457,17 @@ def ledger_view(ledger: Sequence[LedgerEntry]) -> dict[str, Any]:
             for entry in ledger[-LEDGER:]
         ],
     }
+
+
+def _undone(ledger: Sequence[LedgerEntry]) -> frozenset[str]:
+    """The ids of the decisions that are undone at present."""
+    undone: set[str] = set()
+    for entry in ledger:
+        if entry.kind == "undo":
+            undone.add(entry.detail)
+        elif entry.kind == "redo":
+            undone.discard(entry.detail)
+    return frozenset(undone)
 
 
 def _branch_key(session: OpenSession, agent: str) -> str:

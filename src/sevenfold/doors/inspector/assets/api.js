@@ -26,6 +26,15 @@ export async function get(path, signal) {
   return data;
 }
 
+export async function post(path, order) {
+  const answer = await fetch(path, { method: "POST", headers: { ...headers(), "Content-Type": "application/json" },
+    body: JSON.stringify(order), cache: "no-store" });
+  if (answer.status === 401) throw new Refused("This page has no valid token. Open the address that sevenfold inspect printed.");
+  const data = await answer.json();
+  if (!answer.ok) throw new Error(data.error ?? `The server answered ${answer.status}.`);
+  return data;
+}
+
 export async function getBytes(path, signal) {
   const answer = await fetch(path, { headers: headers(), signal, cache: "no-store" });
   if (!answer.ok) throw new Error(await answer.text());

@@ -5,6 +5,7 @@ import { CostChart, SessionCharts, bandClass } from "./charts.js";
 import { append, bar, card, h, replace, swatch, tile } from "./dom.js";
 import { bytes, money, pause, percent, plural, stamp, tokens, whole } from "./format.js";
 import { itemLine, toggle } from "./items.js";
+import { undoButton } from "./orders.js";
 
 const ROWS = 50;
 
@@ -193,6 +194,7 @@ function ledgerCard(session) {
   draw();
   const made = card("Ledger", session.own ? "every decision about the context, with what else could have been done" : "what the transcript records",
     entries.length ? box : h("p", { class: "quiet" }, "Nothing was decided about the context: no compaction, no clearing."),
+    session.readOnly ? h("p", { class: "sub" }, session.readOnly) : null,
     total > entries.length ? h("p", { class: "sub" }, `The newest ${whole(entries.length)} of ${whole(total)}.`) : null);
   if (choices && choices < entries.length) {
     const button = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
@@ -212,7 +214,7 @@ export function ledgerLine(session, entry) {
       h("td", null, option.chosen ? h("b", null, `✓ ${option.name}`) : option.name), h("td", { class: "num" }, option.tokens ? `${tokens(option.tokens)} freed` : ""),
       h("td", { class: "num" }, option.usd === null ? "" : `saves ${money(option.usd)}`), h("td", { class: "quiet" }, option.because)))))) : null;
   const cost = entry.predictedUsd === null ? "" : costLine(session, entry);
-  const undo = entry.id && session.own ? h("p", { class: "sub" }, "Take it back in the session with ", h("span", { class: "code" }, `/undo ${entry.id}`)) : null;
+  const undo = !entry.id || session.readOnly !== "" ? null : entry.undone ? h("p", { class: "sub" }, "Undone since.") : h("p", null, undoButton(session, entry.id));
   return h("div", { class: "entry" }, h("a", { href: `#/s/${session.key}/r/${Math.max(1, next)}` }, `at ${whole(entry.request)}`),
     h("span", null, h("span", { class: "pill" }, entry.kind)),
     h("div", null, h("p", null, entry.title), h("p", { class: "sub" }, entry.detail), cost ? h("p", { class: "sub" }, cost) : null, options, undo));
@@ -283,7 +285,7 @@ function compactionView(session, one) {
   const holder = h("div");
   const summary = one.summary ? h("button", { type: "button", class: "plain", "aria-expanded": "false",
     onclick: () => toggle(session.key, one.summary, summary, holder) }, "Its summary") : null;
-  const undo = one.own ? h("span", { class: "sub" }, "Take it back in the session with ", h("span", { class: "code" }, `/undo ${one.id}`)) : null;
+  const undo = one.own && session.readOnly === "" ? undoButton(session, one.id) : null;
   const reach = one.own ? "the session's own search finds them" : "sevenfold recall finds them; the tool's own model cannot";
   return h("section", { "aria-label": `Compaction of ${stamp(one.at)}` },
     h("p", null, h("b", null, stamp(one.at) || "Compaction"), ` · ${one.trigger} · ${plural(one.hidden, "record")} left the context `, summary, " ", undo), holder,
