@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from sevenfold.agent.team.team import Team
     from sevenfold.ports import AgentMessage, Clock, Folder, Mailbox
 
-TAKES_NONE = "the program that has this session open takes no orders: only an agent of Sevenfold does, from its first message on"
+TAKES_NONE = (
+    "the program that has this session open takes no orders: only an agent of Sevenfold does, once it has begun "
+    "to work"
+)
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 BEAT = 1.0
 """Seconds between two checks of the task list and the mailbox."""
