@@ -62,7 +62,7 @@ class SealedOrder(Struct, frozen=True):
     seal: str
 
 
-class Outcome(Struct, frozen=True):
+class OrderOutcome(Struct, frozen=True):
     """What became of an order."""
 
     order: str
@@ -137,7 +137,7 @@ class OrderTaker:
     ) -> None:
         """``acts`` carry out an action on a target and say what they did; ``report`` is told of what is ignored."""
         self.run = uuid4().hex
-        self.outcomes: deque[Outcome] = deque(maxlen=OUTCOMES)
+        self.outcomes: deque[OrderOutcome] = deque(maxlen=OUTCOMES)
         self._box = box
         self._acts = acts
         self._report = report
@@ -164,16 +164,19 @@ class OrderTaker:
                 self._box.withdraw(message)
         self.due = frozenset(due)
 
-    def _carried_out(self, order: Order) -> Outcome:
+    def _carried_out(self, order: Order) -> OrderOutcome:
         try:
-            return Outcome(order.id, True, self._acts[order.action](order.target))
+            return OrderOutcome(order.id, True, self._acts[order.action](order.target))
         except (SevenfoldError, OSError) as error:
-            return Outcome(order.id, False, str(error))
+            return OrderOutcome(order.id, False, str(error))
 
 
 def await_outcome(
-    find: Callable[[str], Outcome | None], box: OrderBox, message: AgentMessage, patience: float = PATIENCE
-) -> Outcome | None:
+    find: Callable[[str], OrderOutcome | None],
+    box: OrderBox,
+    message: AgentMessage,
+    patience: float = PATIENCE,
+) -> OrderOutcome | None:
     """Wait for what becomes of an order, and withdraw it after ``patience`` seconds; None if nothing did."""
     until = time.monotonic() + patience
     while (outcome := find(message.id)) is None:

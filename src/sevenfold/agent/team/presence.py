@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
-from sevenfold.agent.team.orders import Action, OrderBox, OrderTaker, Outcome, await_outcome
+from sevenfold.agent.team.orders import Action, OrderBox, OrderOutcome, OrderTaker, await_outcome
 from sevenfold.conversation import edits
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
 from sevenfold.errors import Refused, SevenfoldError, TranscriptError, TranscriptOvertaken
@@ -179,7 +179,7 @@ class TaskList(Struct, frozen=True):
     tasks: tuple[Task, ...] = ()
     run: str = ""
     """This opening of the session, which orders must name; empty if it takes none."""
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[OrderOutcome, ...] = ()
     """What became of the newest orders."""
 
 
@@ -222,7 +222,7 @@ class TaskFile:
         except (TranscriptError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
-    def order(self, action: Action, target: str, patience: float) -> Outcome | None:
+    def order(self, action: Action, target: str, patience: float) -> OrderOutcome | None:
         """Order the session to do something, and wait; returns what became of it, None if it did not answer.
 
         Raises `Refused` if the process that has the session open takes no orders.
@@ -233,7 +233,7 @@ class TaskFile:
         message = self.box.send(listed.run, action, target, patience)
         return await_outcome(self.outcome, self.box, message, patience)
 
-    def outcome(self, order: str) -> Outcome | None:
+    def outcome(self, order: str) -> OrderOutcome | None:
         """What became of an order; None if nothing has yet."""
         listed = self.read()
         outcomes = listed.outcomes if listed is not None else ()

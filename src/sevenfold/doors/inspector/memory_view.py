@@ -44,7 +44,7 @@ class FolderToLookAt(FileFolder):
         raise TranscriptDenied(f"{self.path}: only looked at")
 
 
-class MemoryFolder(Struct, frozen=True):
+class MemoryPlace(Struct, frozen=True):
     """A folder with memory."""
 
     name: str
@@ -56,11 +56,11 @@ class MemoryFolder(Struct, frozen=True):
         return session_key(self.path)
 
 
-def memory_folders() -> list[MemoryFolder]:
+def memory_folders() -> list[MemoryPlace]:
     """The memory of the user and of every project that has any."""
     home = user_home()
-    folders = [MemoryFolder("Yours, in all projects", home.memory)]
-    folders += [MemoryFolder(_project_of(project.folder), project.memory) for project in home.projects()]
+    folders = [MemoryPlace("Yours, in all projects", home.memory)]
+    folders += [MemoryPlace(_project_of(project.folder), project.memory) for project in home.projects()]
     return [folder for folder in folders if folder.path.is_dir()]
 
 
