@@ -8,13 +8,14 @@ provider refuses with our changes is sent again as the program wrote it.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.gate import Gate
@@ -62,31 +63,23 @@ def wrap(
     by default the project's in the user's home. The wrapped client has an attribute ``sevenfold``: call its `close` at
     the end.
     """
-    http = getattr(client, "_client", None)
-    library = _library_of(http)
-    if library is None or not hasattr(client, "copy"):
-        raise InputError(
-            f"wrap() takes a client of the anthropic or openai SDK, got {type(client).__name__}; for your own loop "
-            "use sevenfold.Session, for any program `sevenfold gateway`"
-        )
-    keeping = WrappedConversations(str(client.base_url), session or "", store, settings)  # type: ignore[attr-defined]
-    awaits = hasattr(http, "aclose")
-    transport = (_async_transport if awaits else _transport)(library, http, keeping)
-    made = library.AsyncClient if awaits else library.Client
-    wrapped: C = client.copy(http_client=made(transport=transport))
-    wrapped.sevenfold = keeping  # type: ignore[attr-defined]
-    return wrapped
+    _library_for(client)
+    return WrappedConversations(session or "", store, settings).wrap(client)
+
+
+def can_wrap(client: object) -> bool:
+    """Whether an object is a client of the Anthropic or OpenAI SDK."""
+    return hasattr(client, "copy") and _library_of(getattr(client, "_client", None)) is not None
 
 
 class WrappedConversations:
-    """The conversations of one wrapped client."""
+    """The conversations of wrapped clients; one that is not closed is at the end of the process."""
 
     def __init__(
         self,
-        address: str,
-        session: str,
-        store: Store | Path | str | None,
-        settings: Mapping[str, object] | Settings | None,
+        session: str = "",
+        store: Store | Path | str | None = None,
+        settings: Mapping[str, object] | Settings | None = None,
     ) -> None:
         folder, home = Path.cwd(), user_home()
         source: Source = settings if isinstance(settings, Settings) else FileSource(folder, settings or {})
@@ -94,7 +87,6 @@ class WrappedConversations:
         if store is None:
             store = JsonlStore(home.project(folder).folder, sync=sync, user_memory=home.memory)
         self._store = open_store(store, sync=sync)
-        self._address = address.rstrip("/")
         self._session = session
         self._lock = RLock()
         self.problems: list[str] = []
@@ -107,6 +99,18 @@ class WrappedConversations:
             clock=SystemClock(),
             ids=RandomIds(),
         )
+        weakref.finalize(self, self._follower.close)
+
+    def wrap(self, client: C) -> C:
+        """The same client, whose conversations are among these."""
+        library = _library_for(client)
+        awaits = hasattr(client._client, "aclose")  # type: ignore[attr-defined]
+        door = _Door(self, str(client.base_url).rstrip("/"))  # type: ignore[attr-defined]
+        transport = (_async_transport if awaits else _transport)(library, client, door)
+        new_http = library.AsyncClient if awaits else library.Client
+        wrapped: C = client.copy(http_client=new_http(transport=transport))  # type: ignore[attr-defined]
+        wrapped.sevenfold = self  # type: ignore[attr-defined]
+        return wrapped
 
     @property
     def sessions(self) -> tuple[str, ...]:
@@ -123,9 +127,9 @@ class WrappedConversations:
             self._follower.close()
 
     def prepare(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+        self, address: str, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> FollowedCall | None:
-        """Take in a request; None if it is no request to a model, or cannot be followed."""
+        """Take in a request to ``address``; None if it is no request to a model, or cannot be followed."""
         api = api_of(method, path)
         if api is None:
             return None
@@ -134,7 +138,7 @@ class WrappedConversations:
         call = ClientCall(api, path, lowered | ({SESSION: named} if named else {}), body)
         with self._lock:
             try:
-                return self._follower.prepare(call, self._address)
+                return self._follower.prepare(call, address)
             except Exception as error:  # noqa: BLE001 (a program must not fail because of us)
                 self._note(error)
                 return None
@@ -155,6 +159,20 @@ class WrappedConversations:
     def _note(self, error: Exception) -> None:
         self.problems.append(f"{type(error).__name__}: {error}")
         del self.problems[:-MOST_PROBLEMS]
+
+
+class _Door(NamedTuple):
+    """The conversations that the requests of one client belong to, and the address that it sends them to."""
+
+    conversations: WrappedConversations
+    address: str
+
+    def passage(self, library: ModuleType, request: Any, body: bytes) -> _Passage:
+        """Take in a request of the client."""
+        call = self.conversations.prepare(
+            self.address, request.method, request.url.path, request.headers, body
+        )
+        return _Passage(library, self.conversations, request, call)
 
 
 class _Passage:
@@ -232,6 +250,17 @@ class _Passage:
         self._keeping.ended(self._call, CallEnd(self._status, answer, problem))
 
 
+def _library_for(client: object) -> ModuleType:
+    """The HTTP library that a client of an SDK uses; raises `InputError` for any other object."""
+    library = _library_of(getattr(client, "_client", None))
+    if library is None or not can_wrap(client):
+        raise InputError(
+            f"wrap() takes a client of the anthropic or openai SDK, got {type(client).__name__}; for your own loop "
+            "use sevenfold.Session, for any program `sevenfold gateway`"
+        )
+    return library
+
+
 def _library_of(http: object) -> ModuleType | None:
     """The HTTP library that a client of an SDK uses."""
     for kind in type(http).__mro__:
@@ -241,8 +270,8 @@ def _library_of(http: object) -> ModuleType | None:
     return None
 
 
-def _transport(library: Any, inner: Any, keeping: WrappedConversations) -> Any:
-    """A transport that sends through the client's own HTTP client."""
+def _transport(library: Any, client: Any, door: _Door) -> Any:
+    """A transport that sends through the HTTP client that ``client`` has then: frameworks replace a closed one."""
 
     class Copied(library.SyncByteStream):  # type: ignore[misc]
         def __init__(self, response: Any, passage: _Passage) -> None:
@@ -261,25 +290,24 @@ def _transport(library: Any, inner: Any, keeping: WrappedConversations) -> Any:
     class Kept(library.BaseTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:
             body = request.read()
-            call = keeping.prepare(request.method, request.url.path, request.headers, body)
-            passage = _Passage(library, keeping, request, call)
+            passage = door.passage(library, request, body)
             try:
-                response = inner.send(passage.request, stream=True)
+                response = client._client.send(passage.request, stream=True)
                 if passage.must_repeat(response.status_code):
                     response.close()
-                    response = inner.send(passage.untouched, stream=True)
+                    response = client._client.send(passage.untouched, stream=True)
             except Exception as error:
                 passage.end(error)
                 raise
             return passage.answered(response, Copied)
 
         def close(self) -> None:
-            inner.close()
+            client._client.close()
 
     return Kept()
 
 
-def _async_transport(library: Any, inner: Any, keeping: WrappedConversations) -> Any:
+def _async_transport(library: Any, client: Any, door: _Door) -> Any:
     """The same for a client that is awaited; what follows the conversations runs in a thread."""
     from anyio import to_thread  # what the client's HTTP library brings
 
@@ -300,22 +328,19 @@ def _async_transport(library: Any, inner: Any, keeping: WrappedConversations) ->
     class Kept(library.AsyncBaseTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
             body = await request.aread()
-            call = await to_thread.run_sync(
-                keeping.prepare, request.method, request.url.path, request.headers, body
-            )
-            passage = _Passage(library, keeping, request, call)
+            passage = await to_thread.run_sync(door.passage, library, request, body)
             try:
-                response = await inner.send(passage.request, stream=True)
+                response = await client._client.send(passage.request, stream=True)
                 if passage.must_repeat(response.status_code):
                     await response.aclose()
-                    response = await inner.send(passage.untouched, stream=True)
+                    response = await client._client.send(passage.untouched, stream=True)
             except Exception as error:
                 passage.end(error)
                 raise
             return passage.answered(response, Copied)
 
         async def aclose(self) -> None:
-            await inner.aclose()
+            await client._client.aclose()
 
     return Kept()
 

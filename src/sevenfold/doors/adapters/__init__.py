@@ -1,0 +1,8 @@
+"""Agents of other frameworks whose conversations stay within their windows, each through the framework's own seams.
+
+Every adapter wraps the SDK's client below the framework's model, so requests keep the framework's bytes until a layer
+decides something, and names the conversation by what the framework calls a thread, a session or a conversation. What is
+changed then, and what never is, holds for all doors: see `sevenfold.doors.wrapping`.
+
+A framework is imported by its own adapter alone.
+"""
