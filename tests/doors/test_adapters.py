@@ -19,7 +19,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.fallback import FallbackModel
@@ -293,3 +293,22 @@ def test_an_agent_of_pydantic_ai_streams_and_is_kept_in_the_session_of_its_conve
         capability.close()
         judge(simulator, capability.sevenfold, "ticket-4")
         assert pieces > 10 * TURNS
+
+
+@pytest.mark.spec("S41.5")
+def test_what_continues_a_conversation_that_the_provider_holds_is_sent_as_it_is_and_not_recorded() -> None:
+    async def work(kept: SevenfoldProvider) -> None:
+        agent = OpenAIAgent(name="reader", model="gpt-5.1")
+        config = kept.run_config("ticket-9")
+        # The simulated provider holds no conversations, and says so.
+        with pytest.raises(BadRequestError, match="'previous_response_id' is not simulated"):
+            await Runner.run(agent, "Hello.", run_config=config, previous_response_id="resp_1")
+        await kept.client.close()
+
+    with provider() as (simulator, url):
+        kept = SevenfoldProvider(AsyncOpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0))
+        asyncio.run(work(kept))
+        kept.close()
+        assert kept.sevenfold.sessions == ()
+        assert kept.sevenfold.problems == []
+        assert len(simulator.requests) == 1

@@ -17,6 +17,9 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.gate import Gate
 from sevenfold.doors.follower.answer_reading import BodyReading
@@ -34,8 +37,18 @@ from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import FileSource
 
 C = TypeVar("C")
+
+
+class _HeldConversation(Struct):
+    """What a request names of a conversation that the provider holds."""
+
+    previous_response_id: object = None
+    conversation: object = None
+
+
 MOST_PROBLEMS = 100
 _HTTP_LIBRARIES = ("httpx2", "httpx")
+_HELD = (b'"previous_response_id"', b'"conversation"')
 _named: ContextVar[str] = ContextVar("sevenfold_conversation", default="")
 
 
@@ -131,7 +144,7 @@ class WrappedConversations:
     ) -> FollowedCall | None:
         """Take in a request to ``address``; None if it is no request to a model, or cannot be followed."""
         api = api_of(method, path)
-        if api is None:
+        if api is None or _is_held_by_provider(body):
             return None
         named = self._session or _named.get()
         lowered = {name.lower(): value for name, value in headers.items()}
@@ -248,6 +261,17 @@ class _Passage:
         answer, problem = self._reading.ended(self._status) if self._reading else (None, "")
         problem = f"{type(error).__name__}: {error}" if error is not None else problem
         self._keeping.ended(self._call, CallEnd(self._status, answer, problem))
+
+
+def _is_held_by_provider(body: bytes) -> bool:
+    """Whether the provider holds the conversation, so that the request has only what is new in it."""
+    if not any(name in body for name in _HELD):
+        return False
+    try:
+        fields = msgspec.json.decode(body, type=_HeldConversation)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return bool(fields.previous_response_id or fields.conversation)
 
 
 def _library_for(client: object) -> ModuleType:
