@@ -32,6 +32,7 @@ from sevenfold.record.decisions import (
     Undone,
 )
 from sevenfold.record.view import View
+from sevenfold.record.wire import Wire
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from tests.support import answer, decoded, transcript
 
@@ -236,6 +237,20 @@ class Transcripts(RuleBasedStateMachine):
     @invariant()
     def reading_from_the_end_gives_the_same_view(self) -> None:
         assert sent(resume(self.log)) == sent(self.script.view)
+
+    @invariant()
+    def the_messages_as_they_were_at_a_record_are_those_of_a_view_that_ends_there(self) -> None:
+        layout = self.script.view.layout
+        before = self.script.view.encoded()
+        for end in {0, len(layout.items) // 2, len(layout.items) - 1} & set(range(len(layout.items))):
+            expected = Wire(layout.unsupported)
+            for number, item in enumerate(layout.items[: end + 1]):
+                message = item.said
+                expected.add(
+                    number, item.role, message.message_id, item.shown, item.begins, message.new_kinds
+                )
+            assert layout.messages_until(layout.items[end].said.uuid) == expected.messages()
+        assert self.script.view.encoded() == before
 
     @invariant()
     def a_server_would_take_the_messages(self) -> None:

@@ -31,7 +31,7 @@ from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View
-from sevenfold.record.wire import Message, Wire
+from sevenfold.record.wire import Message
 from sevenfold.request.frame import Body, Lifetimes, Marker, Tail, assemble, tail_of
 from sevenfold.request.watch import Sent
 
@@ -204,15 +204,7 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
 
 def _messages(view: View, upto: str | None) -> list[Message]:
     """The messages of the view, up to a record if one is given."""
-    if upto is None:
-        return view.messages()
-    wire = Wire(view.layout.unsupported)
-    for number, item in enumerate(view.items):
-        said = item.said
-        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
-        if item.said.uuid == upto:
-            break
-    return wire.messages()
+    return view.messages() if upto is None else view.layout.messages_until(upto)
 
 
 def _message(raw: bytes) -> Message:

@@ -18,7 +18,7 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.usage import UNEDITED, Edits, Usage
 from sevenfold.record.weight import NOTHING, Weight, combined, measure, reasoning, total
-from sevenfold.record.wire import Wire
+from sevenfold.record.wire import Message, Wire
 
 if TYPE_CHECKING:
     from sevenfold.record.gauge import Expected, Size
@@ -147,7 +147,7 @@ class Layout:
             self.index[said.uuid] = place
             items.append(item)
             if self._weighs:
-                self.wire.add(place, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
+                self._add_to(self.wire, place)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
@@ -157,10 +157,16 @@ class Layout:
         if not self._weighs:
             return None
         for number in range(self.wire.truncate(place), len(self.items)):
-            one = self.items[number]
-            said = one.said
-            self.wire.add(number, one.role, said.message_id, one.shown, one.begins, said.new_kinds)
+            self._add_to(self.wire, number)
         return measured
+
+    def messages_until(self, uuid: str) -> list[Message]:
+        """The messages as they are with this record as the newest; all of them if it is not here."""
+        end = self.index.get(uuid, len(self.items) - 1) + 1
+        wire = self.wire.copy()
+        for number in range(wire.truncate(end), end):
+            self._add_to(wire, number)
+        return wire.messages()
 
     def place(self, said: Said) -> int:
         """The index at which a record belongs: the records of one answer stay together, and its results follow.
@@ -180,6 +186,11 @@ class Layout:
     def continues_answer(self, said: Said) -> bool:
         """Whether this record continues the newest answer."""
         return said.message_id == self._answer != ""
+
+    def _add_to(self, wire: Wire, number: int) -> None:
+        item = self.items[number]
+        said = item.said
+        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
 
     def _enter(self, said: Said) -> int:
         """The `place` of a record being added; updates the state of the round.

@@ -165,6 +165,19 @@ class Wire:
             for block in parts:
                 self._pending.pop(block.id, None)
 
+    def copy(self) -> Wire:
+        """The same messages, to be truncated and continued apart from these."""
+        other = Wire()
+        other._takes_system = self._takes_system
+        other._takes_sealed = self._takes_sealed
+        # Whoever truncates a message builds it anew, so messages and drafts can be shared.
+        other._drafts = self._drafts.copy()
+        other._sealed = self._sealed.copy()
+        other._pieces = self._pieces.copy()
+        other._calls = self._calls.copy()
+        other._pending = None
+        return other
+
     def truncate(self, number: int) -> int:
         """Remove every message with an item from ``number`` on; returns the first item to add again."""
         self._open = self._pending = None
