@@ -23,6 +23,7 @@ ADVICE = {
     "InputError": "Change what was given as the message says; nothing was stored.",
     "ContextFull": "Compact, remove something, or choose a model with a larger window.",
     "Refused": "Do first what the message names, then repeat it.",
+    "JobFailed": "Look at the reason; submit the work again under another key once it is put right.",
     "Stalled": "Try again; if it happens often, look at the provider's status or raise `content_seconds`.",
     "TranscriptError": "Check the path and the permissions; the file itself was not changed.",
     "TranscriptMissing": "Check the path or the name; `sevenfold sessions --all` lists what there is.",

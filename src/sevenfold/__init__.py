@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.executor import Asked, Consented
     from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
     from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.agent.submitted import SubmittedRun
     from sevenfold.agent.tools.context import Context
     from sevenfold.agent.tools.functions import function_tool
     from sevenfold.agent.tools.handed_over import handed_over
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sevenfold.session.async_session import AsyncSession
     from sevenfold.session.factory import Tool, open_memory, tool
     from sevenfold.session.session import Completion, Session
+    from sevenfold.work.opening import open_jobs
 
 __version__ = "0.1.0"
 __all__ = [
@@ -90,6 +92,7 @@ __all__ = [
     "Stop",
     "SubagentStart",
     "SubagentStop",
+    "SubmittedRun",
     "Tool",
     "ToolBegan",
     "ToolEnded",
@@ -101,6 +104,7 @@ __all__ = [
     "events",
     "function_tool",
     "handed_over",
+    "open_jobs",
     "open_memory",
     "tool",
     "transcript",
@@ -113,6 +117,7 @@ _HOMES = {
     "agent.executor": "Asked Consented",
     "agent.hooks.registry": "AsyncHooks Hooks",
     "agent.mcp.servers": "McpServers",
+    "agent.submitted": "SubmittedRun",
     "agent.tools.context": "Context",
     "agent.tools.functions": "function_tool",
     "agent.tools.handed_over": "handed_over",
@@ -129,6 +134,7 @@ _HOMES = {
     "session.async_session": "AsyncSession",
     "session.factory": "Tool open_memory tool",
     "session.session": "Completion Session",
+    "work.opening": "open_jobs",
 }
 """Module → the public names defined in it."""
 

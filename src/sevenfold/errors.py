@@ -6,6 +6,7 @@
     │   ├── InputError            a message, block or id cannot be accepted; nothing was stored
     │   ├── ContextFull           the next request would not fit; the text says what can be done
     │   ├── Refused               the operation is not possible now; the text says why and what is
+    │   ├── JobFailed             a job failed or was cancelled; the text says why
     │   └── TranscriptError       a transcript cannot be opened or written
     │       ├── TranscriptMissing     there is no such file
     │       ├── TranscriptForeign     the file is not a transcript in a known format
@@ -72,6 +73,10 @@ class ContextFull(UserError):
 
 class Refused(UserError):
     """That cannot be done now."""
+
+
+class JobFailed(UserError):
+    """The job did not succeed."""
 
 
 class TranscriptError(UserError):

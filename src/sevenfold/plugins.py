@@ -3,6 +3,7 @@
     sevenfold.layers      a layer, or a class of layers, by the name it is chosen with
     sevenfold.providers   a `Provider`, or a function that makes one
     sevenfold.stores      a function that makes a store from its URL, by the scheme
+    sevenfold.agents      a function that makes an agent, by the name that jobs give
     sevenfold.commands    a module with `arguments` and `run`, by the command's name
 
 They are looked for only when something is named that the engine itself does not have. A plugin that cannot be loaded
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 LAYERS = "sevenfold.layers"
 PROVIDERS = "sevenfold.providers"
+AGENTS = "sevenfold.agents"
 COMMANDS = "sevenfold.commands"
 
 _log = logging.getLogger(__name__)

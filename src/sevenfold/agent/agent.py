@@ -25,6 +25,7 @@ from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
+from sevenfold.agent.submitted import SubmitOptions, SubmittedRun, submit
 from sevenfold.agent.team.team import MapProgress, Team
 from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import ToolOutput
@@ -37,6 +38,7 @@ from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.step_thread import await_end
 from sevenfold.errors import Refused
+from sevenfold.jobs import Jobs
 from sevenfold.layers.compact.compaction import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.providers.registry import async_client_for, client_for
@@ -77,6 +79,17 @@ class _BaseAgent:
         self._owned = options.get("client") is None
         self._running = False
         self.assembly.presence.busy = lambda: self._running
+
+    @staticmethod
+    def submit(
+        prompt: str | UserPrompt, *, agent: str, session: str, jobs: Jobs, **options: Unpack[SubmitOptions]
+    ) -> SubmittedRun:
+        """Have a session's agent run as a job, in this process or on another machine; returns at once.
+
+        ``agent`` is the name by which those who carry out jobs know the function that makes it. Runs of one session
+        are carried out one after the other, in this order. See `SubmitOptions` for the rest.
+        """
+        return submit(prompt, agent, session, jobs, options)
 
     @property
     def model(self) -> str:
@@ -191,11 +204,20 @@ class _BaseAgent:
         """Stop the current answer and the running tools; what is done so far stays in the conversation."""
         self.assembly.loop.interrupt()
 
-    def _run(self, prompt: str | UserPrompt) -> Flow[Finished]:
+    def pause(self) -> None:
+        """Stop the current run before its next request, so that nothing under way is lost.
+
+        The request and the tools under way end first. The run ends as ``interrupted``; if it has a key, it goes on when
+        it is run again with that key, here or wherever the session is opened next.
+        """
+        self.assembly.loop.pause()
+
+    def _run(self, prompt: str | UserPrompt, key: str) -> Flow[Finished]:
         """Claim the agent for a run, which can be interrupted from this call on."""
         self._claim()
         self.assembly.presence.watch()
-        return self.assembly.loop.run(prompt)
+        loop = self.assembly.loop
+        return loop.run_once(prompt, key) if key else loop.run(prompt)
 
     def _claim(self) -> None:
         if self._running:
@@ -269,19 +291,22 @@ class Agent(_BaseAgent):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, prompt: str | UserPrompt = "") -> Finished:
+    def run(self, prompt: str | UserPrompt = "", *, key: str = "") -> Finished:
         """Work until there is nothing left to do; without a prompt, continue where the last run stopped.
+
+        A run with a ``key`` is carried out once: if the process ended meanwhile, the same call goes on where it
+        stopped, and once the run has ended, it returns the same end without asking the model.
 
         A keyboard interrupt stops the run like `interrupt`, and is raised once the conversation is consistent.
         """
-        with closing(self.stream(prompt)) as events:
+        with closing(self.stream(prompt, key=key)) as events:
             (ended,) = deque(events, maxlen=1)
         assert isinstance(ended, Ended)
         return ended.finished
 
-    def stream(self, prompt: str | UserPrompt = "") -> Generator[AgentEvent, None, None]:
+    def stream(self, prompt: str | UserPrompt = "", *, key: str = "") -> Generator[AgentEvent, None, None]:
         """Run like `run`, and yield events meanwhile; closing the iterator interrupts the run."""
-        flow = self._run(prompt)
+        flow = self._run(prompt, key)
         self._events = events = EventQueue()
         self.assembly.reporter.sink = events
         self._work = work = Future[Finished]()
@@ -366,17 +391,20 @@ class AsyncAgent(_BaseAgent):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def run(self, prompt: str | UserPrompt = "") -> Finished:
+    async def run(self, prompt: str | UserPrompt = "", *, key: str = "") -> Finished:
         """See `Agent.run`; cancelling it stops the run like `interrupt` and leaves the conversation consistent."""
-        async with aclosing(self.stream(prompt)) as events:
+        async with aclosing(self.stream(prompt, key=key)) as events:
             async for event in events:
                 last = event
         assert isinstance(last, Ended)
         return last.finished
 
-    async def stream(self, prompt: str | UserPrompt = "") -> AsyncGenerator[AgentEvent, None]:
+    async def stream(
+        self, prompt: str | UserPrompt = "", *, key: str = ""
+    ) -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""
-        flow, queue = self._run(prompt), AsyncEventQueue()
+        flow = self._run(prompt, key)
+        queue = AsyncEventQueue()
         self.assembly.reporter.sink = queue
         self._task = task = asyncio.ensure_future(self._drive(flow))
         task.add_done_callback(lambda _: queue.end())

@@ -200,6 +200,10 @@ class Executor:
         yield from in_thread(self._callbacks.save)
         return results
 
+    def is_handed_over(self, call: ToolCall) -> bool:
+        """Whether the program carries out this call."""
+        return self.hands_over and isinstance(self.box.get(call.name), HandedOverTool)
+
     def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order, in groups; neighbours that may run concurrently share one."""
         for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
@@ -242,7 +246,7 @@ class Executor:
             call = replace(call, input=dict(before.updated_input))
             request = self._request(call)
         call, request = yield from self._permitted(call, request, before)
-        if self.hands_over and isinstance(self.box.get(call.name), HandedOverTool):
+        if self.is_handed_over(call):
             raise _HandedOver
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))

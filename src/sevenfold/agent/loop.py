@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.agent_events import End, Finished
 from sevenfold.agent.executor import NOT_DONE, result_block
+from sevenfold.agent.run_ends import end_of, keep_end, last_text, prompt_of
 from sevenfold.agent.speculation import Speculation
 from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import failed
@@ -32,7 +33,7 @@ from sevenfold.layers.on_request import compact
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.authorship import UserPrompt
-from sevenfold.record.blocks import ToolUse
+from sevenfold.record.blocks import Block, ToolUse
 from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
@@ -69,6 +70,8 @@ END_BY_STOP_REASON: Mapping[str | None, End] = {
 }
 """How a run ends, by the stop reason of the model's last answer; ``done`` for all other reasons."""
 NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
+PAUSED = "the run was paused before its next request; with the same key it goes on where it stopped"
+"""`Finished.detail` of a run that `Loop.pause` stopped."""
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
 """`Finished.detail` of a run that was interrupted before its prompt was recorded."""
 
@@ -121,6 +124,7 @@ class Loop:
 
     def _begin(self) -> None:
         self._stopping = False
+        self._pausing = False
         self.stopped = self.signals()
         self._executor.begin()
         self._turns = self._tokens = self._held = self._continuations = 0
@@ -153,6 +157,12 @@ class Loop:
         self._executor.stop()
         if self._team is not None:
             self._team.interrupt()
+
+    def pause(self) -> None:
+        """Stop the current run before its next request: the request and the tools under way end first."""
+        self._pausing = True
+        if self._team is not None:
+            self._team.wake_up()
 
     @property
     def _counted(self) -> float | None:
@@ -195,6 +205,27 @@ class Loop:
         self._begin()
         return self._run(UserPrompt.of(prompt), key)
 
+    def run_once(self, prompt: str | UserPrompt, key: str) -> Flow[Finished]:
+        """Like `run`, but a run with this key that was begun before goes on, and one that ended is not repeated."""
+        self._begin()
+        return self._run_once(UserPrompt.of(prompt), key)
+
+    def _run_once(self, prompt: UserPrompt, key: str) -> Flow[Finished]:
+        begun = prompt_of(self._conversation, key)
+        if begun:
+            ended = end_of(self._conversation, begun)
+            if ended is not None:
+                return ended
+            if self._close_calls_but_awaited():
+                return self._finished("input_required")
+            prompt = UserPrompt("")
+        elif not prompt.text:
+            raise InputError(NOTHING_TO_DO)
+        finished = yield from self._run(prompt, key, once=True)
+        if finished.end not in ("interrupted", "input_required"):
+            keep_end(self._conversation, key, finished)
+        return finished
+
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Run each task with a sub-agent of type ``kind``; can be interrupted like a run."""
         if (team := self._team) is None:
@@ -209,7 +240,7 @@ class Loop:
         self._begin()
         return compact(self._conversation, request)
 
-    def _run(self, prompt: UserPrompt, key: str) -> Flow[Finished]:
+    def _run(self, prompt: UserPrompt, key: str, *, once: bool = False) -> Flow[Finished]:
         team, refused = self._team, None
         self._speculation.expect("" if key or self._queued else prompt.text)
         try:
@@ -217,10 +248,10 @@ class Loop:
                 yield from team.resume()
             self.close_calls()
             yield from self._fire_pending_hooks()
-            if key:
+            if key and not once:
                 self._conversation.user(prompt.text, key=key, origin="agent")
             elif prompt.text:
-                refused = yield from self._submit(prompt)
+                refused = yield from self._submit(prompt, key)
         except Aborted:
             self.close_calls()
             return self._finished("interrupted", NOT_TAKEN_IN)
@@ -231,6 +262,10 @@ class Loop:
                 try:
                     must_have_news(self._conversation.transcript.view)
                 except InputError:
+                    if once:
+                        # The answer is in the log: whoever carried this out before was stopped right after it.
+                        self._text = last_text(self._conversation)
+                        return self._finished("done")
                     raise InputError(NOTHING_TO_DO) from None
             while True:
                 finished = yield from self._turn()
@@ -245,6 +280,8 @@ class Loop:
         if limit := self._limit():
             return self._finished(limit)
         self._agent.presence.between_requests()
+        if self._pausing:
+            return self._finished("interrupted", PAUSED)
         yield from self._fire_pending_hooks()
         yield from self._submit_queued()
         outcome = yield from self._ask()
@@ -331,7 +368,7 @@ class Loop:
         """Wait for background agents; returns False if none is at work, True if there is something to handle first."""
         team = self._team
         return team is not None and (
-            yield from team.await_result(lambda: bool(self._queued or self._stopping))
+            yield from team.await_result(lambda: bool(self._queued or self._stopping or self._pausing))
         )
 
     def _submit_queued(self) -> Flow[None]:
@@ -348,7 +385,7 @@ class Loop:
             if refused is not None:
                 self._conversation.events.aside("queue", refused)
 
-    def _submit(self, prompt: UserPrompt) -> Flow[str | None]:
+    def _submit(self, prompt: UserPrompt, key: str = "") -> Flow[str | None]:
         """Record a user message; returns the reason if a hook refuses it, else None."""
         submitted = UserPromptSubmit(**self._hooks.common_fields(), prompt=prompt.text)
         outcome = yield from self._hooks.fire(submitted)
@@ -360,7 +397,7 @@ class Loop:
         if not self._agent.has_user:
             # Another agent runs this one from its shell, and gives it a task.
             prompt = replace(prompt, origin="agent", typed=None)
-        self._conversation.user(prompt.text, origin=prompt.origin, typed=prompt.typed)
+        self._conversation.user(prompt.text, key=key, origin=prompt.origin, typed=prompt.typed)
         for command, output in prompt.outputs:
             self._conversation.note(CommandOutput(command, output).render())
         for attachment in attachments:
@@ -392,6 +429,20 @@ class Loop:
                 [blocks.result(call, NO_RESULT, is_error=True) for call in waiting]
             )
 
+    def _close_calls_but_awaited(self) -> bool:
+        """Close calls without a result, except those that the program carries out; whether there are any of those."""
+        waiting = self._conversation.waiting
+        view = self._conversation.transcript.view
+        answers = [item for item in view.items if waiting and set(waiting) & set(item.said.calls)]
+        calls = [call for item in answers for call in calls_in(item.shown)]
+        awaited = {call.id for call in calls if call.id in waiting and self._executor.is_handed_over(call)}
+        if awaited and len(awaited) < len(waiting):
+            others = [call for call in waiting if call not in awaited]
+            self._conversation.tool_results(
+                [blocks.result(call, NO_RESULT, is_error=True) for call in others]
+            )
+        return bool(awaited)
+
     def _close_answer(self) -> None:
         """Give the calls in an interrupted answer error results; if it has none, note the interruption."""
         kept = self._conversation.take_cut_off()
@@ -420,8 +471,15 @@ class Loop:
 
 def calls_of(answer: Answer) -> tuple[ToolCall, ...]:
     """The tool calls in an answer."""
-    found = (block.body() for block in answer.blocks if block.kind == "tool_use")
-    return tuple(ToolCall(one.id, one.name, _input(one.input)) for one in found if isinstance(one, ToolUse))
+    return calls_in(answer.blocks)
+
+
+def calls_in(content: Iterable[Block]) -> tuple[ToolCall, ...]:
+    """The tool calls among these blocks."""
+    bodies = (block.body() for block in content if block.kind == "tool_use")
+    return tuple(
+        ToolCall(body.id, body.name, _input(body.input)) for body in bodies if isinstance(body, ToolUse)
+    )
 
 
 def _input(raw: bytes) -> Any:

@@ -3,5 +3,8 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "sevenfold.testing.logs", "sevenfold.testing.providers", "sevenfold.testing.stores"
+    "sevenfold.testing.jobs",
+    "sevenfold.testing.logs",
+    "sevenfold.testing.providers",
+    "sevenfold.testing.stores",
 )
