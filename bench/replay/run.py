@@ -80,12 +80,12 @@ class ReplayProvider:
                 yield asking
                 asking.close()
             return
-        inside = _Inside(self.simulator)
+        inside = InsideClient(self.simulator)
         yield inside
         inside.close()
 
 
-class _Inside:
+class InsideClient:
     """A client of a simulator in this process, through the official SDK: HTTP without the socket."""
 
     def __init__(self, simulator: Simulator) -> None:

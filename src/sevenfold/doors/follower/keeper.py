@@ -129,4 +129,4 @@ class KeepingFollower(ConversationFollower):
             log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
         )
         parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
-        return KeptConversation(transcript, name, parts)
+        return KeptConversation(transcript, name, parts, self._clock)

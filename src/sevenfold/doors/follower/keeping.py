@@ -31,7 +31,7 @@ from sevenfold.doors.follower.recording import (
 )
 from sevenfold.errors import ContextFull, InputError
 from sevenfold.events import Event, Proposed, Veto
-from sevenfold.ports import Client
+from sevenfold.ports import Client, Clock
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Relayed, Undone
@@ -56,9 +56,12 @@ class Bodies(Struct, frozen=True):
 class KeptConversation(RecordedConversation):
     """A conversation that is recorded, and kept within its window."""
 
-    def __init__(self, transcript: Transcript, name: str, parts: factory.SessionParts) -> None:
+    def __init__(
+        self, transcript: Transcript, name: str, parts: factory.SessionParts, clock: Clock
+    ) -> None:
         self._program_view = ProgramView()
         self._parts = parts
+        self._clock = clock
         self._conversation: Conversation | None = None
         self._client: Client | None = None
         self._making_room = False
@@ -224,7 +227,7 @@ class KeptConversation(RecordedConversation):
 
     def _led(self, preceding: Preceding) -> Conversation:
         """The conversation on which our layers work, on the records of this one."""
-        conversation = led(self.transcript, self._parts, preceding, self._api, [self._listen])
+        conversation = led(self.transcript, self._parts, preceding, self._api, [self._listen], self._clock)
         self._threads = Threads(self._asked, None, conversation.lock)
         if self._client is not None:
             conversation.set_background_runner(self._threads)

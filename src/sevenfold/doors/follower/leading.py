@@ -16,6 +16,7 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.recording import Preceding
 from sevenfold.events import Listener
 from sevenfold.layers.compact.compaction import OUTPUT_CAP
+from sevenfold.ports import Clock
 from sevenfold.profiles import find
 from sevenfold.record.blocks import encode_json
 from sevenfold.request.frame import Frame
@@ -48,6 +49,7 @@ def led(
     preceding: Preceding,
     api: Api,
     listeners: Sequence[Listener],
+    clock: Clock,
 ) -> Conversation:
     """The conversation on which our layers work, on the records of a program's."""
     epoch = transcript.view.epoch
@@ -56,7 +58,7 @@ def led(
     conversation = factory.conversation(
         replace(parts, settings=_settings(parts.settings.current())),
         preceding.model,
-        {"source": "sdk", "listen": list(listeners)},
+        {"source": "sdk", "listen": list(listeners), "clock": clock},
         find(preceding.model),
         frame_of(epoch),
         transcript=transcript,
