@@ -1,10 +1,13 @@
-"""Whatever a program does to its own list, what is sent in its place is never refused, and nothing we did is undone."""
+"""Whatever a program does to its own list, what is sent in its place is never refused, and nothing we did is undone.
+
+In the proof 20,000 rewrites are made; here, 120.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +15,18 @@ import pytest
 
 from sevenfold import profiles
 from sevenfold.clock import RandomIds, SystemClock
-from sevenfold.doors.follower.follower import CallEnd, ClientCall
+from sevenfold.conversation.resume import read
+from sevenfold.doors.follower.follower import CallEnd, ClientCall, FollowedCall
 from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
+from sevenfold.doors.follower.keeping import KeptConversation
+from sevenfold.doors.follower.recording import RecordedConversation
 from sevenfold.lab.rules import refusals
 from sevenfold.lab.rules.base import RuleFacts
 from sevenfold.providers.registry import client_for
 from sevenfold.record import blocks
+from sevenfold.record.authorship import is_users
+from sevenfold.record.decisions import Rewound, Undone
+from sevenfold.record.entries import Boundary, Said
 from sevenfold.record.log import Answer
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.settings import Settings
@@ -27,31 +36,68 @@ from tests.support import PROVING
 MODEL = "claude-opus-4-6"
 TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
 FILLER = "It was a long day, and the harbour was calm. " * 30
-SESSIONS = 1_000 if PROVING else 12
-STEPS = 40
+SESSIONS = 500 if PROVING else 3
+REWRITES = 40
+"""Rewrites in each session."""
+
+
+def following(failures: list[Exception]) -> KeepingFollower:
+    return KeepingFollower(
+        MemoryStore(),
+        "",
+        b"secret",
+        KeepingOptions(
+            Settings(context_window=10_000),
+            client=lambda call, address: client_for(MODEL, None, OFFLINE_JOBS),
+            failed=failures.append,
+        ),
+        clock=SystemClock(),
+        ids=RandomIds(),
+    )
+
+
+def prepared(
+    follower: KeepingFollower, messages: Sequence[dict[str, Any]], headers: Mapping[str, str]
+) -> tuple[FollowedCall, bytes]:
+    """A request that was taken in, and what is sent for it."""
+    body = {"model": MODEL, "max_tokens": 100, "system": "s", "tools": TOOLS, "messages": messages}
+    call = ClientCall("messages", "/v1/messages", {"x-api-key": "k", **headers}, json.dumps(body).encode())
+    followed = follower.prepare(call, "http://127.0.0.1:9")
+    return followed, followed.body or call.body
+
+
+def answered(
+    follower: KeepingFollower,
+    followed: FollowedCall,
+    sent: bytes,
+    name: str,
+    answer: Sequence[dict[str, Any]],
+) -> None:
+    """Give the answer to a request, and wait for what is made beside the conversation."""
+    usage = {"input_tokens": len(sent) // 4, "output_tokens": 50}
+    parts = tuple(blocks.read(json.dumps(block).encode()) for block in answer)
+    reply = Answer(name, MODEL, parts, msgspec.Raw(json.dumps(usage).encode()), "end_turn")
+    follower.ended(followed, CallEnd(200, reply))
+    follower.settle()
 
 
 class RewritingProgram:
     """A program that keeps a list, and does to it what programs do."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, follower: KeepingFollower) -> None:
+        self.seed = seed
         self.chance = random.Random(seed)
-        self.failures: list[Exception] = []
-        self.follower = KeepingFollower(
-            MemoryStore(),
-            "",
-            b"secret",
-            KeepingOptions(
-                Settings(context_window=10_000),
-                client=lambda call, address: client_for(MODEL, None, OFFLINE_JOBS),
-                failed=self.failures.append,
-            ),
-            clock=SystemClock(),
-            ids=RandomIds(),
-        )
+        self.follower = follower
         self.messages: list[dict[str, Any]] = []
         self.number = 0
         self.sent: list[dict[str, Any]] = []
+        self.calls: list[FollowedCall] = []
+
+    @property
+    def conversation(self) -> KeptConversation:
+        conversation = self.calls[-1].conversation
+        assert isinstance(conversation, KeptConversation)
+        return conversation
 
     def name(self) -> str:
         self.number += 1
@@ -81,23 +127,10 @@ class RewritingProgram:
         return FILLER[: self.chance.randint(10, 1_300)]
 
     def _ask(self, answer: list[dict[str, Any]]) -> None:
-        body = {"model": MODEL, "max_tokens": 100, "system": "s", "tools": TOOLS, "messages": self.messages}
-        call = ClientCall(
-            "messages",
-            "/v1/messages",
-            {"x-sevenfold-session": "work", "x-api-key": "k"},
-            json.dumps(body).encode(),
-        )
-        followed = self.follower.prepare(call, "http://127.0.0.1:9")
-        sent = followed.body or call.body
+        followed, sent = prepared(self.follower, self.messages, {"x-sevenfold-session": "work"})
+        self.calls.append(followed)
         self.sent.append(json.loads(sent))
-        usage = {"input_tokens": len(sent) // 4, "output_tokens": 50}
-        parts = tuple(blocks.read(json.dumps(block).encode()) for block in answer)
-        reply = Answer(
-            f"msg_{len(self.sent)}", MODEL, parts, msgspec.Raw(json.dumps(usage).encode()), "end_turn"
-        )
-        self.follower.ended(followed, CallEnd(200, reply))
-        self.follower.settle()
+        answered(self.follower, followed, sent, f"msg_{len(self.sent)}", answer)
         self.messages.append({"role": "assistant", "content": answer})
 
     # -- what programs do to their own past --------------------------------------------------------
@@ -141,7 +174,8 @@ class RewritingProgram:
             del self.messages[: turns[len(turns) // 2]]
 
     def summarise(self) -> None:
-        summary = f"This session is being continued from a previous conversation. Summary {self.number}: all is well."
+        beginning = "This session is being continued from a previous conversation that ran out of context."
+        summary = f"{beginning} Summary {self.number}: all is well."
         self.messages[:] = [{"role": "user", "content": summary}]
         self._turn()
 
@@ -151,18 +185,22 @@ class RewritingProgram:
             if len(parts) > 1 and all(part["type"] == "tool_result" for part in parts):
                 self.chance.shuffle(parts)
 
-    def step(self) -> Callable[[], None]:
-        rare = (self.go_back, self.drop_the_oldest, self.summarise)
-        changes = (
-            self.clear_a_result,
-            self.shorten_a_result,
-            self.write_blocks_for_text,
-            self.add_a_reminder,
-            self.results_in_another_order,
-        )
-        if not self.messages or self.chance.random() < 0.6:
-            return self.say
-        return self.chance.choice(rare if self.chance.random() < 0.2 else changes)
+
+Rewriting = Callable[[RewritingProgram], None]
+GIVES_UP: tuple[Rewriting, ...] = (
+    RewritingProgram.go_back,
+    RewritingProgram.drop_the_oldest,
+    RewritingProgram.summarise,
+)
+"""What gives up a part of the conversation."""
+SMALL: tuple[Rewriting, ...] = (
+    RewritingProgram.clear_a_result,
+    RewritingProgram.shorten_a_result,
+    RewritingProgram.write_blocks_for_text,
+    RewritingProgram.add_a_reminder,
+    RewritingProgram.results_in_another_order,
+)
+"""What leaves the conversation as it is."""
 
 
 def _begins_turn(message: dict[str, Any]) -> bool:
@@ -176,18 +214,89 @@ def _texts(body: dict[str, Any]) -> str:
     return json.dumps(body["messages"])
 
 
-@pytest.mark.spec("S40.5")
-@pytest.mark.parametrize("seed", range(SESSIONS))
-def test_no_rewriting_of_a_list_leads_to_a_request_that_is_refused(seed: int) -> None:
-    program = RewritingProgram(seed)
-    facts = RuleFacts.of(profiles.find(MODEL))
-    done: list[str] = []
-    for _ in range(STEPS):
-        step = program.step()
-        done.append(step.__name__)
-        step()
+def _taken_back(program: RewritingProgram) -> list[Undone | Rewound]:
+    """Our compactions that were undone, and what was rewound."""
+    log = program.conversation.transcript.log
+    return [*(undone for _, undone in log.decisions(Undone)), *(back for _, back in log.decisions(Rewound))]
+
+
+def _own_compactions(program: RewritingProgram) -> int:
+    """How many compactions of the program's own are on record."""
+    return sum(
+        isinstance(entry, Boundary) and not entry.own
+        for _, entry in read(program.conversation.transcript.log)
+    )
+
+
+def _play(program: RewritingProgram, rewrites: int) -> None:
+    """Talk and rewrite in turn, and check after each rewrite what was made of it."""
     program.say()
+    for _ in range(rewrites):
+        while program.chance.random() < 0.5:
+            program.say()
+        rewriting = program.chance.choice(GIVES_UP if program.chance.random() < 0.2 else SMALL)
+        taken_back = _taken_back(program)
+        compactions = _own_compactions(program)
+        turns = len(program.messages)
+        rewriting(program)
+        is_shorter = len(program.messages) < turns
+        program.say()
+        what = f"seed {program.seed}, rewrite {rewriting.__name__} before request {len(program.sent)}"
+        if rewriting in SMALL:
+            assert _taken_back(program) == taken_back, what
+            assert _own_compactions(program) == compactions, what
+        elif rewriting is RewritingProgram.go_back and is_shorter:
+            assert len(_taken_back(program)) > len(taken_back), what
+        elif rewriting is RewritingProgram.summarise:
+            assert _own_compactions(program) > compactions, what
+
+
+@pytest.mark.spec("S40.5", "S40.8")
+@pytest.mark.parametrize("seed", range(SESSIONS))
+def test_no_rewriting_of_a_list_is_refused_or_undoes_a_compaction_and_what_the_program_decided_is_on_record(
+    seed: int,
+) -> None:
+    failures: list[Exception] = []
+    program = RewritingProgram(seed, following(failures))
+    _play(program, REWRITES)
     program.follower.close()
-    for sent in program.sent:
-        assert refusals(sent["messages"], facts=facts, tools=TOOLS, system="s") == [], done
-    assert program.failures == [], done
+    facts = RuleFacts.of(profiles.find(MODEL))
+    for number, sent in enumerate(program.sent):
+        refused = refusals(sent["messages"], facts=facts, tools=TOOLS, system="s")
+        assert refused == [], f"seed {seed}, request {number}"
+    assert failures == []
+
+
+@pytest.mark.spec("S40.8")
+def test_two_conversations_that_begin_alike_and_have_no_names_are_never_taken_for_each_other() -> None:
+    failures: list[Exception] = []
+    follower = following(failures)
+    lists: tuple[list[dict[str, Any]], ...] = ([], [])
+    conversations: set[str] = set()
+    changed = 0
+    for turn in range(30):
+        question = "Please look after the harbour." if not turn else f"And what about day {turn}? {FILLER}"
+        for messages in lists:
+            messages.append({"role": "user", "content": question})
+        calls = [prepared(follower, messages, {}) for messages in lists]
+        for whose, (followed, sent) in enumerate(calls):
+            changed += followed.body is not None
+            conversations.add(followed.conversation.name)
+            answer = [{"type": "text", "text": f"Day {turn} was calm for number {whose}. {FILLER}"}]
+            answered(follower, followed, sent, f"msg_{whose}_{turn}", answer)
+            lists[whose].append({"role": "assistant", "content": answer})
+    records = [_recorded(call.conversation) for call, _ in calls]
+    follower.close()
+    assert failures == []
+    assert len(conversations) == 2
+    assert changed > 0
+    for whose, (said, answers) in enumerate(records):
+        assert said == 30
+        assert answers == [f"msg_{whose}_{turn}" for turn in range(30)]
+
+
+def _recorded(conversation: RecordedConversation) -> tuple[int, list[str | None]]:
+    """How much the user said that is on record, and the ids of all answers; one that was imported has another."""
+    records = [entry for _, entry in read(conversation.transcript.log) if isinstance(entry, Said)]
+    said = sum(is_users(record) for record in records)
+    return said, [record.message_id for record in records if record.role == "assistant"]

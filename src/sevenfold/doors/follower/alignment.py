@@ -9,7 +9,7 @@ words, everything else by its bytes. Thinking is not compared: programs may leav
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from hashlib import blake2b
 from typing import Literal
 
@@ -105,32 +105,63 @@ def align(
     sent: Sequence[SentBlock],
     *,
     named: bool = False,
-    summarised: bool = False,
+    is_summary: Callable[[SentBlock, bool], bool] = lambda block, recorded: False,
 ) -> Alignment:
     """Compare a request with what is on record.
 
-    ``named`` says that the program itself names the conversation; ``summarised`` that a summary is among what it sends.
+    ``named`` says that the program itself names the conversation; ``is_summary`` whether a block of the request, which
+    is or is not on record, is a summary with which the conversation goes on from now on.
     """
     if not known:
         return Alignment("new", new=tuple(sent))
     positions = positions_of(known, sent)
     matched = {position for position in positions if position is not None}
     answers = {position for position, block in enumerate(known) if block.role == "assistant"}
-    last = max(matched, default=-1)
-    lost_in_between = any(position < last for position in answers - matched)
-    if (answers & matched and lost_in_between) or (summarised and not answers & matched):
+    summarised = any(
+        is_summary(block, position is not None) for block, position in zip(sent, positions, strict=True)
+    )
+    last_answer = max(answers & matched, default=-1)
+    lost_in_between = any(position < last_answer for position in answers - matched)
+    if lost_in_between or (summarised and not answers & matched):
         return _compacted(known, sent, positions)
-    new = tuple(block for block, position in zip(sent, positions, strict=True) if _is_new(block, position))
-    later = {block.record for block in known[last + 1 :]} - {known[last].record}
-    if not matched or (answers and not answers & matched and later and not named):
-        return Alignment("other", len(matched), new=new)
+    alignment = _without_compaction(known, sent, positions)
+    is_beginning_alone = answers and not answers & matched and alignment.back_to and not named
+    return replace(alignment, happened="other") if not matched or is_beginning_alone else alignment
+
+
+def without_compaction(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> Alignment:
+    """The alignment if what is missing at the beginning or in between was left out without a summary."""
+    return _without_compaction(known, sent, positions_of(known, sent))
+
+
+def _without_compaction(
+    known: Sequence[KnownBlock], sent: Sequence[SentBlock], positions: Sequence[int | None]
+) -> Alignment:
+    matched = {position for position in positions if position is not None}
+    last = _last_sent(known, matched)
+    left_behind = {block.record for block in known[last + 1 :]} - {known[last].record}
+    went_back = bool(matched and left_behind)
+    new: list[SentBlock] = []
+    for block, position in zip(sent, positions, strict=True):
+        # What was added to an old message later is recorded later: if it is still sent, it is recorded anew.
+        is_left_behind = went_back and position is not None and known[position].record in left_behind
+        if block.fingerprint is not None and (position is None or is_left_behind):
+            new.append(block)
     return Alignment(
-        "went_back" if later else "grew",
+        "went_back" if went_back else "grew",
         len(matched),
-        new=new,
-        back_to=known[last].record if later else "",
+        new=tuple(new),
+        back_to=known[last].record if went_back else "",
         cleared=_cleared(known, sent, positions),
     )
+
+
+def _last_sent(known: Sequence[KnownBlock], matched: Set[int]) -> int:
+    """The position up to which the conversation is still sent: behind it an answer is missing, or nothing follows."""
+    answers = [position for position, block in enumerate(known) if block.role == "assistant"]
+    last_answer = max((position for position in answers if position in matched), default=-1)
+    missing = next((position for position in answers if position > last_answer), len(known))
+    return max((position for position in matched if position < missing), default=-1)
 
 
 def positions_of(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list[int | None]:
@@ -144,18 +175,6 @@ def positions_of(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> list
         same = waiting.get(name)
         positions.append(same.popleft() if same else None)
     return positions
-
-
-def grown(known: Sequence[KnownBlock], sent: Sequence[SentBlock]) -> Alignment:
-    """The alignment if nothing counts but what is new: what is missing was left out without a summary."""
-    positions = positions_of(known, sent)
-    new = tuple(block for block, position in zip(sent, positions, strict=True) if _is_new(block, position))
-    matched = sum(position is not None for position in positions)
-    return Alignment("grew", matched, new=new, cleared=_cleared(known, sent, positions))
-
-
-def _is_new(block: SentBlock, position: int | None) -> bool:
-    return position is None and block.fingerprint is not None
 
 
 def _compacted(

@@ -7,7 +7,7 @@ beginning that it shares with a conversation of the same credential and model.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
@@ -97,6 +97,8 @@ class ConversationFollower:
         self._gate = gate
         self._open: OrderedDict[str, RecordedConversation] = OrderedDict()
         """The open conversations by the names of their sessions, the one used last at the end."""
+        self._under_way: Counter[str] = Counter()
+        """How many requests of each conversation have no answer yet."""
         self.sessions: dict[str, int] = {}
         """The sessions that were written to, with how many answers each got."""
 
@@ -113,6 +115,7 @@ class ConversationFollower:
                 conversation, identity, request, None, RequestChanges(), len(call.body), digest
             )
         conversation, comparison = self._conversation(identity, request)
+        self._under_way[conversation.name] += 1
         changes = conversation.took(comparison, preceding_of(call, request))
         return FollowedCall(
             conversation, identity, request, comparison.alignment, changes, len(call.body), digest
@@ -123,6 +126,8 @@ class ConversationFollower:
         conversation = call.conversation
         identity = call.identity
         answer = end.answer
+        if call.alignment is not None:
+            self._under_way[conversation.name] -= 1
         conversation.relay(
             Relayed(
                 api=call.request.api,
@@ -183,7 +188,9 @@ class ConversationFollower:
             return [
                 conversation
                 for conversation in self._open.values()
-                if conversation.principal == identity.principal and conversation.model == request.model
+                if conversation.principal == identity.principal
+                and conversation.model == request.model
+                and not self._awaits_its_first_answer(conversation)
             ]
         named: list[RecordedConversation] = []
         for name in self._names(identity):
@@ -191,6 +198,10 @@ class ConversationFollower:
             if log_exists:
                 named.append(self._opened(name))
         return named
+
+    def _awaits_its_first_answer(self, conversation: RecordedConversation) -> bool:
+        """Whether a request that begins alike must be another conversation's: this one has nothing to continue yet."""
+        return self._under_way[conversation.name] > 0 and not conversation.has_answers
 
     def _may_continue(
         self, conversation: RecordedConversation, identity: CallIdentity, alignment: Alignment

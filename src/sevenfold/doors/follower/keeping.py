@@ -19,7 +19,7 @@ from sevenfold.conversation.background import Threads
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.doors.follower.alignment import Alignment, SentBlock, grown
+from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
 from sevenfold.doors.follower.leading import led, own_frame, room_made
 from sevenfold.doors.follower.program_view import ProgramView
@@ -98,11 +98,11 @@ class KeptConversation(RecordedConversation):
             alignment = comparison.alignment
             if alignment.happened != "compacted" or not self._program_view.ours:
                 return comparison
-            if any(self.is_summary(block) for block in alignment.leading):
+            if any(self.is_new_summary(block, bool(block.recorded)) for block in alignment.leading):
                 return comparison
             # It left out its oldest rounds. Our summary stands for them, or will.
             sent = [block for message in self._compared(request) for block in message]
-            return replace(comparison, alignment=grown(self.known(), sent))
+            return replace(comparison, alignment=without_compaction(self.known(), sent))
 
     def took_before_compaction(self, request: ClientRequest) -> None:
         """Record what only the request for a summary shows."""

@@ -143,6 +143,11 @@ class RecordedConversation:
         """The model of the newest request; empty if there was none."""
         return self.preceding.model if self.preceding else ""
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether the model has said anything in it."""
+        return any(item.said.role == "assistant" for item in self.transcript.view.items)
+
     # -- comparing ---------------------------------------------------------------------------------
 
     def compare(self, request: ClientRequest, *, named: bool) -> RequestComparison:
@@ -156,8 +161,7 @@ class RecordedConversation:
             hashes.append(message.content)
             for role, block, compared in message.parts:
                 sent.append(SentBlock(compared, number, role, block))
-        summarised = any(map(self.is_summary, sent))
-        alignment = align(self.known(), sent, named=named, summarised=summarised)
+        alignment = align(self.known(), sent, named=named, is_summary=self.is_new_summary)
         return RequestComparison(alignment, hashes, messages)
 
     def message_read(self, raw: bytes, request: ClientRequest) -> ReadMessage:
@@ -201,6 +205,14 @@ class RecordedConversation:
             return False
         text = words_of(sent.block)
         return is_summary(text) or (len(self._summary) >= LEAST_SUMMARY and self._summary in text)
+
+    def is_new_summary(self, sent: SentBlock, recorded: bool) -> bool:
+        """Whether a block is a summary with which the conversation goes on from now on.
+
+        With one that is on record it went on before, unless the program has just asked for another: a model may give
+        the same again.
+        """
+        return self.is_summary(sent) and (not recorded or bool(self._summary))
 
     # -- recording ---------------------------------------------------------------------------------
 
