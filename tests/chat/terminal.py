@@ -26,6 +26,7 @@ KEYS = {
     "ctrl-c": "\x03",
     "ctrl-d": "\x04",
     "ctrl-o": "\x0f",
+    "ctrl-r": "\x12",
     "down": "\x1b[B",
     "up": "\x1b[A",
     "end": "\x1b[F",
@@ -96,7 +97,10 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """The user drags the window's corner."""
         self._set_size(columns, rows)
-        self._screen.resize(rows, columns)
+        if columns < self._screen.columns:
+            self._break_rows(columns, rows)
+        else:
+            self._screen.resize(rows, columns)
         self._display = ""
         self.signal(signal.SIGWINCH)
 
@@ -145,6 +149,24 @@ class Terminal:
         self._child.join()
         assert self._child.exitcode is not None
         return self._child.exitcode
+
+    def _break_rows(self, columns: int, rows: int) -> None:
+        """Break the rows that no longer fit into several, as most terminals do."""
+        before = self._screen.cursor
+        lines = self.everything.split("\n")
+        above = len(lines) - len(self.shown.split("\n"))
+        narrow = pyte.HistoryScreen(columns, rows, history=5_000)
+        stream = pyte.ByteStream(narrow)
+        stream.feed("\r\n".join(lines[: above + before.y + 1]).encode())
+        narrow.cursor.x = before.x % columns
+        cursor = narrow.cursor.y
+        behind = lines[above + before.y + 1 :]
+        scrolled = len(narrow.history.top)
+        stream.feed("".join(f"\r\n{line}" for line in behind).encode())
+        narrow.cursor.y = cursor - (len(narrow.history.top) - scrolled)
+        narrow.cursor.x = before.x % columns
+        self._screen = narrow
+        self._stream = stream
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -135,3 +135,27 @@ def test_another_model_gets_only_what_it_takes(folder, monkeypatch):
         (body,) = sent(simulator)
         assert "output_config" not in body
         assert body["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.spec("S37.10")
+def test_a_switch_to_another_model_is_priced_before_anything_is_sent(folder, monkeypatch):
+    page = Page(lambda _: MenuAnswer((0,)))
+    with simulated() as (url, simulator):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        chat = opened(folder, page)
+        slash_commands.run(chat, "/model opus")
+        assert "its cache has to be written first" in " ".join(page.text.split())
+        chat.turn("hello")
+        slash_commands.run(chat, "/model sonnet")
+        assert len(sent(simulator)) == 1
+        told = " ".join(page.text.split())
+        assert "claude-sonnet-5-5 answers from now on: with your next message" in told
+        assert "tokens are written to its cache, $0." in told
+        chat.close()
+
+
+@pytest.mark.spec("S37.10")
+def test_the_list_of_models_says_where_longer_prompts_cost_more():
+    items = {item.value: item.about for item in start.model_menu("claude-sonnet-5-5", ()).items}
+    assert "window 1.00M, 100k in use: longer prompts cost 5 times as much" in items["claude-haiku-5-5"]
+    assert "in use" not in items["claude-sonnet-5-5"]

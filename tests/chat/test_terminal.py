@@ -181,3 +181,40 @@ def test_interrupts_at_any_moment_leave_a_session_that_goes_on(place):
         with Terminal("--continue", **place, url=url) as app:
             app.ready().say("again").until(": again").ready()
         assert [one.answer for one in simulator.requests if one.status not in (200, 0)] == []
+
+
+@pytest.mark.spec("S37.11")
+def test_a_window_that_becomes_narrower_shows_nothing_twice(place):
+    with simulated() as (url, _), Terminal(**place, url=url) as app:
+        app.ready().say("wait").until("Run this command?").type("y").until("begun")
+        app.say(
+            "tell me afterwards what the other command has said, and whether it has ended by itself or not"
+        )
+        app.until("queued: tell me afterwards")
+        for columns in (80, 60, 40):
+            app.resize(columns, 40)
+            app.until(
+                lambda: any(line.startswith("› ") or line == "›" for line in app.shown.split("\n")[-2:])
+            )
+            app.until("queued: tell me")
+            assert app.everything.count("queued:") == 1
+            assert app.everything.count("Esc interrupts") == 1
+
+
+@pytest.mark.spec("S37.11")
+def test_what_a_search_in_the_history_matches_is_shown_while_it_is_typed(place):
+    with simulated() as (url, _), Terminal(**place, url=url) as app:
+        app.ready().say("the bridge is open").until("You said: the bridge").ready()
+        app.say("something else").until("You said: something else").ready()
+        app.press("ctrl-r").until("search").type("bri")
+        app.until("› the bridge is open\nI-search backward: bri")
+        app.press("enter").until("› the bridge is open")
+
+
+@pytest.mark.spec("S37.12")
+def test_an_answer_to_the_models_question_is_printed_once(place):
+    with simulated() as (url, _), Terminal(**place, url=url) as app:
+        app.ready().say("ask").until("Which?").until("Something else")
+        app.press("down", "enter").until("✓ AskUser · 1 answer").until("Done.").ready()
+        assert app.everything.count("Which?") == 1
+        assert app.everything.count("Coffee") == 1

@@ -155,7 +155,7 @@ def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
     assert (
         "answer 4: idle past the cache lifetime after 2 h 0 min, 9,000 tokens charged again, $0.04" in shown
     )
-    assert "tools changed: tool Read, 50,000 tokens charged again, $0.25 (UNEXPECTED)" in shown
+    assert "tools changed (tool Read), 50,000 tokens charged again, $0.25: not expected" in shown
     assert "+b" in shown
 
 

@@ -542,3 +542,19 @@ def test_notes_as_the_summary_are_followed_by_a_call_that_names_only_if_the_user
             assert done.engine == "notes"
             assert done.calls == len(asked) == calls
             assert rule in texts(body(session))
+
+
+@pytest.mark.spec("S37.12")
+def test_a_task_from_which_no_notes_came_is_failed_and_says_why() -> None:
+    mind = Mind(notes=lambda prompt: "no tags at all")
+    with world(mind) as here, taking_notes(here, 10) as session:
+        ended = [task for task in session.tasks if task.kind == "notes"]
+        assert ended
+        assert {task.state for task in ended} == {"failed"}
+        assert all(task.progress.startswith("no notes came of it: ") for task in ended)
+
+
+@pytest.mark.spec("S37.12")
+def test_a_task_from_which_notes_came_is_completed() -> None:
+    with world(Mind()) as here, taking_notes(here) as session:
+        assert "completed" in {task.state for task in session.tasks if task.kind == "notes"}

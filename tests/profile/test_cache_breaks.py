@@ -118,3 +118,10 @@ def test_a_prompt_that_shrinks_without_a_record_is_noticed(tmp_path: Path) -> No
     (event,) = session.unrecorded_events
     assert (event.call, event.tokens_before, event.tokens_after) == (1, 50_010, 30_010)
     assert session.clearings == 0
+
+
+@pytest.mark.spec("S37.12")
+def test_after_the_lifetime_an_expired_cache_is_the_cause_whatever_else_changed(tmp_path: Path) -> None:
+    tape = Tape().user("one").answer("m1", usage(0, 0, 50_000), text("one")).wait(400)
+    tape.user("two").answer("m2", usage(0, 0, 52_000), text("two"), model="claude-sonnet-4-5")
+    assert causes(tape, tmp_path) == [("expired", 50_000)]

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from sevenfold import __version__
-from sevenfold.archive.profile import files
+from sevenfold.archive.profile import figures, files
 from sevenfold.archive.profile.figures import ProfileReport
 from sevenfold.cli import profile as page
 from sevenfold.cli import profile_terminal as terminal
@@ -307,3 +307,29 @@ def test_a_folder_means_all_sessions_below_it(tmp_path: Path, capsys: pytest.Cap
     code, shown, _ = run("profile", tmp_path, "--json", capsys=capsys)
     assert code == 0
     assert len(json.loads(shown)["sessions"]) == 2
+
+
+@pytest.mark.spec("S37.13")
+@pytest.mark.parametrize("width", [60, 76, 90, 100, 120])
+def test_a_table_cuts_names_and_never_figures(tmp_path: Path, width: int) -> None:
+    project = "/home/someone/with/a/deep/tree/of/folders/and/a/name/of/some/length/the-project"
+    tape = Tape(cwd=project).user("hi").answer("m1", usage(900, 8_000_000, output=187_895), text("hi"))
+    found = files.profile(files.find([tape.save(tmp_path / "t.jsonl")]))
+    grouped = ProfileReport(
+        found.sessions, found.total, [], by="project", groups=figures.groups(found.sessions, "project")
+    )
+    row = next(line for line in shown(grouped, width).splitlines() if "…" in line)
+    assert row.count("…") == 1
+    wanted = [" 1 ", "8.00 M", "%  187,895", "$8.70"] if width >= 90 else [" 1 ", "$8.70"]
+    assert [figure for figure in wanted if figure not in row] == []
+
+
+@pytest.mark.spec("S37.13")
+def test_names_on_the_page_are_broken_and_columns_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
+    tape = Tape().user("hi").answer("m1", usage(900), text("hi"))
+    content = page.page(files.profile(files.find([tape.save(tmp_path / "t.jsonl")])))
+    rules = dict(re.findall(r"^\s*(\S[^{\n]*?) \{ ([^}]*) \}", content, re.MULTILINE))
+    assert "overflow-wrap: anywhere" in rules["td.name"]
+    assert "nowrap" not in rules["td.name"]
+    narrow = content[content.index("@media (max-width: 600px)") :]
+    assert ".wide { display: none; }" in narrow[:400]

@@ -64,20 +64,34 @@ NUMBER: Column = {"justify": "right", "no_wrap": True}
 CUT: Column = {"no_wrap": True, "overflow": "ellipsis"}
 
 
+_PLAIN: Mapping[str, Any] = {"box": None, "padding": (0, 2, 0, 0), "header_style": "dim", "pad_edge": False}
+
+
 Rows = Iterable[Iterable[RenderableType]]
 
 
 def plain_table(*columns: tuple[str, Column], rows: Rows = (), expand: bool = False) -> Table:
     """A table with headings and no lines; with ``expand``, columns with a ratio take the remaining width."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=expand)
-    return _filled(table, columns, rows)
+    return _filled(Table(**_PLAIN, expand=expand), columns, rows)
+
+
+class NumberTable(Table):
+    """A table whose first column is text and whose others are numbers: a long text is cut, a number never."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row; see `Table.add_row`."""
+        first, *others = cells
+        if isinstance(first, str | Text):
+            # Only columns that may wrap give way to others, so the column may, and the text in it does not.
+            first = Text(str(first), no_wrap=True, overflow="ellipsis")
+        super().add_row(first, *others, **options)
 
 
 def number_table(*columns: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
+    """An empty table whose first column is text and whose others are numbers."""
     first, *others = columns
-    # A long name in the first column must not cut the headings of the others.
-    return plain_table((first, CUT), *((name, {**NUMBER, "min_width": len(name)}) for name in others))
+    table = NumberTable(**_PLAIN)
+    return _filled(table, ((first, {}), *((name, NUMBER) for name in others)))
 
 
 def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
@@ -85,7 +99,7 @@ def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
     return _filled(Table.grid(padding=(0, gap)), [("", column) for column in columns], rows)
 
 
-def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows) -> Table:
+def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows = ()) -> Table:
     for heading, column in columns:
         table.add_column(heading, **column)
     for row in rows:

@@ -8,7 +8,13 @@ from pathlib import PurePath
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sevenfold.archive.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile
+from sevenfold.archive.profile.figures import (
+    LargeItem,
+    ProfileReport,
+    ProfileTotal,
+    SessionProfile,
+    UsageGroup,
+)
 from sevenfold.archive.profile.labels import RESULT, TOOL_INPUTS
 from sevenfold.archive.sessions import project_name
 from sevenfold.cli.output import CUT, NAME, NUMBER, area_chart, bar, heading, number_table, plain_table
@@ -17,6 +23,8 @@ from sevenfold.cli.text import category, cause, count, fit, money, parse_time, s
 
 MOST_CATEGORIES = 14
 MOST_EVENTS = 8
+SHORTEST_NAME = 24
+"""Cells that a name is given before a bar is."""
 
 
 def categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
@@ -105,23 +113,36 @@ def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
         groups = groups[-limit:] if profile.by in ("day", "week", "month") else groups[:limit]
         note = f"{limit} of {len(profile.groups)}; --limit N shows more"
     columns = ("sessions", "calls", "prompt tokens", "cached", "output") if width >= 90 else ("calls",)
+    rows = [_group_figures(group, full=width >= 90) for group in groups]
     table = number_table("", *columns, "cost")
-    names = [one.group or "unknown" for one in groups]
-    if profile.by == "project":
-        names = [shorten(name, max(16, width - (70 if width >= 90 else 30))) for name in names]
-    most = max((one.cost_usd or 0.0 for one in groups), default=0.0)
-    if room := max(0, min(30, width - 82 if width >= 90 else width - 50)):
+    # The figures and two blanks after each of them, and the margin.
+    taken = 1 + sum(max(map(len, column)) + 2 for column in zip((*columns, "cost"), *rows, strict=True))
+    room = max(0, min(30, width - taken - SHORTEST_NAME - 2))
+    if room:
         table.add_column("", no_wrap=True, width=room, style="cyan")
-    for name, one in zip(names, groups, strict=True):
-        usage = one.usage
-        figures = [count(one.api_calls)]
-        if width >= 90:
-            cached = share(usage.cache_read_input_tokens, usage.prompt)
-            output = count(usage.output_tokens)
-            figures = [count(one.sessions), *figures, count(usage.prompt), cached, output]
-        drawn = (bar(one.cost_usd or 0.0, most or 1.0, room),) if room else ()
-        table.add_row(Text(name), *figures, money(one.cost_usd), *drawn)
+    longest = max(SHORTEST_NAME, width - taken - room - (4 if room else 2))
+    most = max((group.cost_usd or 0.0 for group in groups), default=0.0)
+    for group, figures in zip(groups, rows, strict=True):
+        name = group.group or "unknown"
+        drawn = (bar(group.cost_usd or 0.0, most or 1.0, room),) if room else ()
+        table.add_row(shorten(name, longest) if profile.by == "project" else name, *figures, *drawn)
     return Group(heading(f"By {profile.by}", note), table)
+
+
+def _group_figures(group: UsageGroup, *, full: bool) -> list[str]:
+    """The figures in the row of a group."""
+    usage = group.usage
+    figures = [count(group.api_calls)]
+    if full:
+        cached = share(usage.cache_read_input_tokens, usage.prompt)
+        figures = [
+            count(group.sessions),
+            *figures,
+            count(usage.prompt),
+            cached,
+            count(usage.output_tokens),
+        ]
+    return [*figures, money(group.cost_usd)]
 
 
 def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:

@@ -422,10 +422,19 @@ class Conversation(AskedElsewhere):
         if self.background is None:
             self.background = runner
 
-    def run_background(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
-        """Run a flow in the background, listed as a ``task`` of that kind if given; ``done`` gets result or error."""
+    def run_background(
+        self,
+        flow: Flow[S],
+        done: Callable[[S | Exception], None],
+        task: str = "",
+        shortfall: Callable[[S], str] | None = None,
+    ) -> None:
+        """Run a flow in the background, listed as a ``task`` of that kind if given; ``done`` gets result or error.
+
+        ``shortfall`` says why nothing came of a result; it is empty if something did.
+        """
         if self.background is not None:
-            self.tasks.run(flow, done, task, self.background)
+            self.tasks.run(flow, done, task, self.background, shortfall)
 
     def may_spend(self) -> bool:
         """Whether the engine may make calls of its own: there is a model, and the spending cap is not reached."""

@@ -144,8 +144,18 @@ class TaskRegistry:
             Signal().wait(TICK)
         return self.get(task)
 
-    def run(self, flow: Flow[R], done: Callable[[R | Exception], None], kind: str, runner: Runner) -> None:
-        """Run a flow of the engine in the background as a task of this kind; without a kind it is not listed."""
+    def run(
+        self,
+        flow: Flow[R],
+        done: Callable[[R | Exception], None],
+        kind: str,
+        runner: Runner,
+        shortfall: Callable[[R], str] | None = None,
+    ) -> None:
+        """Run a flow of the engine in the background as a task of this kind; without a kind it is not listed.
+
+        ``shortfall`` says why nothing came of a result, so that the task counts as failed; it is empty otherwise.
+        """
         if not kind:
             runner(flow, done)
             return
@@ -157,7 +167,10 @@ class TaskRegistry:
         self._own[work.task.id] = work
 
         def ended(came: R | Exception) -> None:
-            work.end(came)
+            if isinstance(came, Exception):
+                work.end(str(came) or type(came).__name__)
+            else:
+                work.end(shortfall(came) if shortfall is not None else "")
             done(came)
 
         runner(work.watched(flow), ended)
@@ -178,9 +191,10 @@ class _Work:
             self.task, state="failed" if why == TOOK_TOO_LONG else "cancelled", progress=why
         )
 
-    def end(self, came: object) -> None:
-        if isinstance(came, Exception) and not self.task.over:
-            self.task = replace(self.task, state="failed", progress=" ".join(str(came).split())[:200])
+    def end(self, failure: str) -> None:
+        """End the task, unless it has been stopped; ``failure`` says why nothing came of it, empty if something did."""
+        if failure and not self.task.over:
+            self.task = replace(self.task, state="failed", progress=" ".join(failure.split())[:200])
         elif not self.task.over:
             self.task = replace(self.task, state="completed")
 

@@ -83,6 +83,12 @@ class TodosChanged(Struct, frozen=True, tag=True):
     done: int
 
 
+class UserAnswered(Struct, frozen=True, tag=True):
+    """The user answered questions, and has seen their answers."""
+
+    answers: int
+
+
 class PlanChanged(Struct, frozen=True, tag=True):
     """Planning began or ended."""
 
@@ -103,7 +109,17 @@ class Denied(Struct, frozen=True, tag=True):
     reason: str
 
 
-Fact = FileRead | FileChanged | CommandRan | TaskChanged | TodosChanged | PlanChanged | SkillUsed | Denied
+Fact = (
+    FileRead
+    | FileChanged
+    | CommandRan
+    | TaskChanged
+    | TodosChanged
+    | UserAnswered
+    | PlanChanged
+    | SkillUsed
+    | Denied
+)
 
 
 class ToolOutput(Struct, frozen=True):

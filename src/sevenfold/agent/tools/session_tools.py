@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context, Question, Todo
-from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
+from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, UserAnswered, failed
 from sevenfold.agent.tools.tool import NoInput, StandardTool
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
@@ -60,7 +60,8 @@ class AskUserTool(StandardTool[AskInput]):
                 "The user did not answer. Continue without an answer, or stop and say what you need to know."
             )
         pairs = zip(given.questions, answers, strict=True)
-        return ToolOutput("\n\n".join(f"{one.question}\n> {answer}" for one, answer in pairs))
+        text = "\n\n".join(f"{question.question}\n> {answer}" for question, answer in pairs)
+        return ToolOutput(text, facts=(UserAnswered(len(answers)),))
 
 
 # -- to-dos ----------------------------------------------------------------------------------------

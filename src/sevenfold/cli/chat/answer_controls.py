@@ -6,6 +6,8 @@ to write the conversation to its cache again, so the price of that is told befor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from sevenfold.cli.chat.chat import Chat
@@ -14,6 +16,9 @@ from sevenfold.cli.text import money, short_count
 from sevenfold.conversation.controls import check_effort, control_fields, efforts_of, thinking_of
 from sevenfold.errors import Refused
 from sevenfold.request.watch import SECONDS
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
 
 _THINKING = {
     "shown": "it thinks, and a summary is shown as one line that opens",
@@ -86,9 +91,29 @@ def _price_of_change(chat: Chat) -> str:
     if not chat.agent.session.gauge.requests:
         return ""
     tokens = conversation.size().tokens
-    price = conversation.profile.price(tokens)
+    usd = _write_usd(conversation, tokens)
     written = f"{short_count(tokens)} tokens may have to be written to the cache again"
-    if price is None:
-        return f": with your next message {written}"
-    usd = tokens * price.write(SECONDS[conversation.epoch.lifetimes.tail]) / 1e6
-    return f": with your next message {written}, {money(usd)}"
+    return f": with your next message {written}{'' if usd is None else f', {money(usd)}'}"
+
+
+def price_of_first_request(chat: Chat) -> str:
+    """What the first request costs after another model has taken over; empty if nothing has been said."""
+    conversation = chat.agent.session.conversation
+    if not chat.agent.session.gauge.requests:
+        return ""
+    tokens = conversation.size().tokens
+    if tokens >= conversation.window.threshold:
+        held = short_count(conversation.window.threshold)
+        return (
+            f": the conversation has {short_count(tokens)} tokens and is compacted with your next message, because it "
+            f"works with up to {held}"
+        )
+    usd = _write_usd(conversation, tokens)
+    written = f"with your next message {short_count(tokens)} tokens are written to its cache"
+    return f": {written}{'' if usd is None else f', {money(usd)}'}"
+
+
+def _write_usd(conversation: Conversation, tokens: int) -> float | None:
+    """The price of writing this many tokens to the cache; None if it is unknown."""
+    price = conversation.profile.price(tokens)
+    return None if price is None else tokens * price.write(SECONDS[conversation.epoch.lifetimes.tail]) / 1e6

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter, ThreadedCompleter
@@ -40,6 +40,7 @@ from rich.text import Text
 from sevenfold.cli.chat import screen
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
+from sevenfold.cli.chat.reflow import ReflowingApplication, reflow_of
 from sevenfold.cli.chat.screen import Renderer, Signs, Worker
 from sevenfold.cli.text import clean
 from sevenfold.record.authorship import UserPrompt
@@ -112,7 +113,7 @@ class InlineScreen:
         self.typed.on_text_changed += lambda buffer: self.pastes.changed(buffer.text)
         self.remark = Buffer(multiline=False, name="remark")
         self.layout = Layout(self._rows(), focused_element=self.typed)
-        self._app: Application[None] = Application(
+        self._app = ReflowingApplication(
             layout=self.layout,
             key_bindings=bindings(self),
             output=output,
@@ -121,6 +122,7 @@ class InlineScreen:
             min_redraw_interval=0.03,
             style=Style.from_dict(_STYLE),
         )
+        self._app.reflow = reflow_of(os.environ)
         self._app.ttimeoutlen = 0.1
         self._app.timeoutlen = 0.3
 
@@ -151,7 +153,12 @@ class InlineScreen:
         before = BeforeInput(f"{self.signs.prompt} ", style="class:prompt")
         after = AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested")
         found = search.control if search else None
-        control = BufferControl(buffer, input_processors=[before, after], search_buffer_control=found)
+        control = BufferControl(
+            buffer,
+            input_processors=[before, after],
+            search_buffer_control=found,
+            preview_search=True,  # the match is shown while the search is typed
+        )
         height = Dimension(min=1, max=MOST_ROWS)
         window = Window(control, height=height, dont_extend_height=True, wrap_lines=True)
         return ConditionalContainer(window, ~is_done)
@@ -385,7 +392,7 @@ class InlineScreen:
             return  # output during paging is printed when the user leaves the pager
         drawing = self._app.is_running
         if drawing:
-            self._app.renderer.erase(leave_alternate_screen=False)
+            self._app.erase()
         while self._shown:
             self._output.write_raw(self._shown.popleft())
         self._output.flush()
@@ -459,9 +466,9 @@ def terminal() -> Output:
     """
     if sys.platform == "win32":
         return create_output(sys.stdout)
-    from prompt_toolkit.output.vt100 import Vt100_Output
+    from sevenfold.cli.chat.reflow import InlineOutput
 
     depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
-    output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"), default_color_depth=depth)
+    output = InlineOutput.from_pty(sys.stdout, os.environ.get("TERM"), default_color_depth=depth)
     output.enable_cpr = False
     return output

@@ -186,6 +186,8 @@ def _figure(fact: facts.Fact, output: ToolOutput) -> str:
             return f"{task} {state}"
         case facts.TodosChanged(open=left, done=done):
             return f"{left} to do, {done} done"
+        case facts.UserAnswered(answers=answers):
+            return plural(answers, "answer")
         case _:
             return ""
 
@@ -203,6 +205,8 @@ def _below(output: ToolOutput, spec: LineSpec, style: str, *, seen: bool) -> Ite
     if any(isinstance(fact, facts.TodosChanged) for fact in output.facts):
         yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
         return
+    if any(isinstance(fact, facts.UserAnswered) for fact in output.facts):
+        return  # each answer was printed when it was given
     changes = [fact for fact in output.facts if isinstance(fact, FileChanged)]
     for fact in changes if not seen else ():
         yield from diff_lines(fact.diff, FEW_LINES)

@@ -106,9 +106,10 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     if run.breaks:
         parts.append(Text("in this run, in detail", style="dim"))
     for broke in run.breaks:
-        kind, style = ("expected", "") if broke.expected else ("UNEXPECTED", "yellow")
-        words = f"{broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
-        parts.append(Text(f"  {cause(broke.cause)}: {words} ({kind})", style=style))
+        kind, style = ("expected", "") if broke.expected else ("not expected", "yellow")
+        part = f" ({broke.part})" if broke.part not in ("", broke.cause) else ""
+        words = f"{cause(broke.cause)}{part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
+        parts.append(Text(f"  {words}: {kind}", style=style))
         if broke.provider_says:
             parts.append(Text(f"    the provider says: {clean(broke.provider_says)}", style="dim"))
         if broke.diff:

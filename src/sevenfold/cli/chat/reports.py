@@ -86,7 +86,9 @@ def event_line(event: Event) -> EventLine | None:
         case events.CacheBroke() if not event.expected:
             return _cache_lost(event)
         case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
-            line = f"the model's earlier reasoning is no longer sent ({event.reason}); its words are"
+            line = (
+                f"the model's earlier reasoning is no longer sent, its answers are ({cause(event.reason)})"
+            )
             return EventLine("note", line, _pairs(epoch=event.epoch, cost=money(event.usd)))
         case events.Repaired():
             repair = _REPAIRS.get(event.what, event.what)
@@ -183,7 +185,7 @@ def _compaction_details(event: events.Compacted) -> tuple[tuple[str, str], ...]:
 
 def _cache_lost(event: events.CacheBroke) -> EventLine:
     cost = "" if event.usd is None else f", {money(event.usd)}"
-    part = f" ({event.part})" if event.part else ""
+    part = f" ({event.part})" if event.part not in ("", event.cause) else ""
     words = f"{cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}"
     detail = _pairs(
         cause=event.cause, part=event.part, diff=event.diff, the_provider_says=event.provider_says

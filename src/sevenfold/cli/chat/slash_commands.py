@@ -163,7 +163,10 @@ def _model(chat: Chat, rest: str) -> None:
         if (name := chat.ask(Menu(title, items))) is None:
             return
     chat.switch(replace(chat.options, model=name, resumed=True))
-    chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
+    price = answer_controls.price_of_first_request(chat)
+    chat.say(
+        "note", f"{chat.agent.model} answers from now on{price or '; its cache has to be written first'}"
+    )
     if warning := chat.options.no_key() or start.assumed_window(chat.agent):
         chat.say("warning", warning)
 

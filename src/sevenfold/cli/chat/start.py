@@ -306,13 +306,25 @@ def _about(name: str, alias: str, served: bool) -> str:
     if name == OFFLINE.name:
         return "repeats what you say; no network, no key, no cost"
     profile = find(name)
-    parts = [alias, "listed by your server" if served else "", f"window {short_count(profile.window)}"]
-    if not profile.known:
-        parts[-1] += " (assumed)"
+    parts = [alias, "listed by your server" if served else "", _window(profile)]
     parts.append(_price(profile))
     if not served and is_offline(name):
         parts.append("no key set")
     return ", ".join(filter(None, parts))
+
+
+def _window(profile: Profile) -> str:
+    """The window in words: what the model holds, and how much of it is used if longer prompts cost more."""
+    held = f"window {short_count(profile.window)}"
+    if not profile.known:
+        return f"{held} (assumed)"
+    economic = profile.economic_window
+    longer = profile.price(economic + 1) if economic else None
+    usual = profile.price(0)
+    if economic is None or longer is None or usual is None or longer.input <= usual.input:
+        return held
+    times = longer.input / usual.input
+    return f"{held}, {short_count(economic)} in use: longer prompts cost {times:g} times as much"
 
 
 def _price(profile: Profile) -> str:

@@ -165,6 +165,11 @@ def _collapse(c: Conversation) -> Flow[None]:
         )
 
 
+def _shortfall(came: Attempt | None) -> str:
+    """Why no summary came of the work in the background; empty if there is one."""
+    return "" if came is not None and came.engine != "extractive" else "no summary came of it"
+
+
 class AheadSummary:
     """Prepares summaries in the background, one at a time."""
 
@@ -191,7 +196,7 @@ class AheadSummary:
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if self._compactor.ask_listeners(AHEAD, divided):
             self.basis = self._compactor.basis(divided)
-            self._c.run_background(self._work(divided), self._done, "summary")
+            self._c.run_background(self._work(divided), self._done, "summary", _shortfall)
 
     def swap(self) -> Flow[None]:
         """Compact with the summary if it is ready and still covers the beginning of the conversation."""

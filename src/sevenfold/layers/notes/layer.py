@@ -148,6 +148,11 @@ class Candidate(Struct, frozen=True):
     draft: Draft
 
 
+def _shortfall(came: Updated | Failure) -> str:
+    """Why no notes came of an update; empty if there are some."""
+    return f"no notes came of it: {came.detail}" if isinstance(came, Failure) else ""
+
+
 class NotesKeeper:
     """Updates one session's notes and turns them into a summary."""
 
@@ -177,7 +182,7 @@ class NotesKeeper:
             return
         job = self._job = self._c.clock.now(), Signal()
         self._tried = view.tip, view.boundary
-        self._c.run_background(self.update(), lambda came: self._done(job, came), "notes")
+        self._c.run_background(self.update(), lambda came: self._done(job, came), "notes", _shortfall)
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask a model, in a fork, to update the current notes."""
