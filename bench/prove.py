@@ -6,9 +6,10 @@ A POINT is part of a measurement's name; without any, all are measured. Each mea
 after the other, so that they do not disturb each other; one that crashes or takes longer than 15 minutes fails. Points
 that passed are stored in `.dev/proved/` for this state of the tree and not measured again unless `--again` is given, so
 an interrupted run resumes where it stopped. `--quick` uses small samples and takes at most half an hour; points it has
-no time for are skipped. `--clients` measures real programs from npm instead of everything else (640 MB in
-`.dev/clients`; Linux). Real transcripts are expected in `../shared/corpus`; without them, the points that need them are
-reported as skipped. The exit status is 1 if any point fails.
+no time for are skipped. `--clients` measures real programs from npm and agents of frameworks from PyPI instead of
+everything else (640 MB in `.dev/clients`, 500 MB in `.dev/peers`; Linux). Real transcripts are expected in
+`../shared/corpus`; without them, the points that need them are reported as skipped. The exit status is 1 if any point
+fails.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ MODULES = (
 """The modules of `bench/points`, in the order they run."""
 STORE = ("stores",)
 """The points of the store in PostgreSQL, which take half an hour."""
-CLIENTS = ("clients",)
-"""The modules that need real programs from npm; they run only with `--clients`."""
+CLIENTS = ("clients", "frameworks")
+"""The modules that need real programs from npm and PyPI; they run only with `--clients`."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 MOST_SECONDS = 15 * 60.0
 """The time limit for one point."""
@@ -228,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="a folder of real transcripts")
     parser.add_argument("--list", action="store_true", help="name the measurements and do nothing")
     parser.add_argument(
-        "--clients", action="store_true", help="real Claude Code and Codex from npm, instead of all others"
+        "--clients", action="store_true", help="real programs from npm and PyPI, instead of all others"
     )
     parser.add_argument(
         "--store", action="store_true", help="the store in PostgreSQL, instead of all others"

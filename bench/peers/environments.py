@@ -25,16 +25,21 @@ class Unavailable(Exception):
 
 def python_of(adapter: Adapter) -> Path:
     """The interpreter with the adapter's packages, installed first if necessary; raises `Unavailable` on failure."""
-    if not adapter.packages:
+    return python_with(adapter.name, adapter.packages)
+
+
+def python_with(name: str, packages: tuple[str, ...]) -> Path:
+    """The interpreter with these packages, in the environment of this name; raises `Unavailable` on failure."""
+    if not packages:
         return Path(sys.executable)
-    folder = HOME / adapter.name
+    folder = HOME / name
     python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists() or done.read_text() != " ".join(adapter.packages):
+    if not done.exists() or done.read_text() != " ".join(packages):
         shutil.rmtree(folder, ignore_errors=True)
-        for command in _commands(folder, python, adapter.packages):
+        for command in _commands(folder, python, packages):
             _run(command)
         # Written last, so that an interrupted installation counts as none.
-        done.write_text(" ".join(adapter.packages))
+        done.write_text(" ".join(packages))
     return python
 
 
