@@ -85,10 +85,10 @@ class Threads:
         """Wait at most ``seconds`` for running flows; those that take longer end with the process."""
         until = monotonic() + seconds
         # In a loop, because a flow that ends may start another.
-        while (left := until - monotonic()) > 0 and (
+        while (remaining := until - monotonic()) > 0 and (
             running := [thread for thread in self._running if thread.is_alive()]
         ):
-            running[0].join(left)
+            running[0].join(remaining)
 
     def finish(self, endings: Sequence[Ending]) -> None:
         """Let layers do their work at the end, and wait for it; a keyboard interrupt ends the waiting."""
@@ -163,8 +163,8 @@ class TaskRunner:
     async def settle(self, seconds: float) -> None:
         """Wait at most ``seconds`` for running flows."""
         until = monotonic() + seconds
-        while self._running and (left := until - monotonic()) > 0:
-            await asyncio.wait(list(self._running), timeout=left)
+        while self._running and (remaining := until - monotonic()) > 0:
+            await asyncio.wait(list(self._running), timeout=remaining)
 
     async def finish(self, endings: Sequence[Ending]) -> None:
         """Let layers do their work at the end, and wait for it."""

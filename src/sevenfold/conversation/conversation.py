@@ -114,7 +114,7 @@ class Conversation(AskedElsewhere):
             options, profile, self._current, within_quota=self._within_quota()
         )
         wanted = self._gated(frame or frame_for(options, profile, self.settings))
-        self._begin_epoch(wanted, lifetimes, asked=options.lifetimes == lifetimes)
+        self._begin_epoch(wanted, lifetimes, lifetimes_asked_for=options.lifetimes == lifetimes)
         self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self._begin_layers()
@@ -153,7 +153,7 @@ class Conversation(AskedElsewhere):
         self.slots = tuple(slots)
         """The slots restored after a compaction, most important first."""
 
-    def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, asked: bool) -> None:
+    def _begin_epoch(self, wanted: Frame, lifetimes: Lifetimes, *, lifetimes_asked_for: bool) -> None:
         log = self.transcript.log
         self._measured: tuple[Frame, Sizes] | None = None
         """The frame that was last measured, with the sizes of its parts."""
@@ -170,7 +170,7 @@ class Conversation(AskedElsewhere):
         tail = self.resumed.tail if self.resumed else None
         self.epoch = EpochState(frame, wanted, lifetimes, Gauge.of(self.profile), tail=tail)
         """What requests depend on besides the transcript; replaced as a whole, by `set_epoch` and the methods here."""
-        enter(self, asked=asked)
+        enter(self, lifetimes_asked_for=lifetimes_asked_for)
 
     def serve_agent(self, *, autonomous: Callable[[], bool], read_only: RunReadOnly) -> None:
         """Note that an agent works here: whether without a user, and how forks use its reading tools."""
@@ -245,8 +245,8 @@ class Conversation(AskedElsewhere):
     ) -> str:
         with self.lock:
             self.transcript.must_be_writable()
-            if known := self.finder.keyed(key) if key else "":
-                return known
+            if recorded := self.finder.keyed(key) if key else "":
+                return recorded
             content_blocks = intake.message(content)
             return self.transcript.user(content_blocks, meta=meta, key=key, origin=origin, typed=typed)
 
@@ -269,8 +269,8 @@ class Conversation(AskedElsewhere):
             self.transcript.must_be_writable()
             self.refresh()
             waiting = self.waiting
-            fresh, others = calls.matched(intake.results(results), waiting)
-            if strange := [block.id for block in others if not self.finder.answered(block.id)]:
+            fresh, orphans = calls.matched(intake.results(results), waiting)
+            if strange := [block.id for block in orphans if not self.finder.answered(block.id)]:
                 late = strange[0] in self.transcript.view.pending_calls
                 raise intake.unexpected_result(strange[0], waiting, late=late)
             if fresh:
@@ -463,9 +463,9 @@ class Conversation(AskedElsewhere):
     def size(self) -> Size:
         """The current size of the conversation."""
         # This is called several times between two changes of the view, so the layout caches it until it changes.
-        known = self.transcript.view.layout.sized
-        same = known is not None and known[0] == (self.epoch.gauge, self.edited)
-        return known[1] if known and same else self._weigh()
+        cached = self.transcript.view.layout.sized
+        unchanged = cached is not None and cached[0] == (self.epoch.gauge, self.edited)
+        return cached[1] if cached and unchanged else self._weigh()
 
     def measure(self) -> Size:
         """The current size, which layers base their offers on from now on."""
@@ -502,7 +502,7 @@ class Conversation(AskedElsewhere):
         frame = self.epoch.frame
         if self._measured is None or self._measured[0] is not frame:
             tools = round(count(opening(*frame.tools)))
-            system = (round(count(opening(part))) for part in frame.system)
+            system = (round(count(opening(section))) for section in frame.system)
             ends = tuple(accumulate(system, initial=tools))
             self._measured = frame, Sizes(tools, ends[1:], ends[-1])
         fixed = self._measured[1]
@@ -561,11 +561,11 @@ class Conversation(AskedElsewhere):
     def unchanged(self, path: str, version: str) -> str | None:
         """The call whose result still shows this version of the file in full; None if it must be read again."""
         with self.lock:
-            known = self.reads.get(path)
+            last_read = self.reads.get(path)
             # A provider that cleared results does not say which ones.
-            if known is None or known.version != version or self.edited:
+            if last_read is None or last_read.version != version or self.edited:
                 return None
-            return known.call if shown_whole(known.call, self.transcript.view.items) else None
+            return last_read.call if shown_whole(last_read.call, self.transcript.view.items) else None
 
     def forget_request(self) -> None:
         """Forget the request in flight, because it no longer belongs to the conversation."""

@@ -61,8 +61,10 @@ def pin(c: Conversation, record: str) -> None:
         item = c.transcript.view.item(record)
         if item is None:
             raise Refused(f"{record} is not a record in view")
-        others = c.transcript.pinned() - {record}
-        held = [one for one in c.transcript.view.items if one.said.uuid in others]
+        other_pins = c.transcript.pinned() - {record}
+        held = [
+            pinned_item for pinned_item in c.transcript.view.items if pinned_item.said.uuid in other_pins
+        ]
         tokens = _tokens(c, [item])
         used = _tokens(c, held)
         if used + tokens > budget:
@@ -128,11 +130,11 @@ def go_back(c: Conversation, record: str | None) -> None:
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
         clear_unsupported_amendments(c)
-        left = transcript.view.messages()
+        remaining = transcript.view.messages()
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
-        waits = open_server_calls([block for message in left for block in message.parts])
+        waits = open_server_calls([block for message in remaining for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
-        if _begins(before, left) and not waits:
+        if _begins(before, remaining) and not waits:
             c.vouch_for_thinking()
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
             # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
@@ -205,7 +207,9 @@ def redo(c: Conversation, reference: str = "") -> str:
                 )
             compaction = ""
         decisions = _decisions(view, undone=True)
-        last = (one for one in _undone_ids(view) if one == compaction or one in decisions)
+        last = (
+            decision for decision in _undone_ids(view) if decision == compaction or decision in decisions
+        )
         name = reference or next(last, "")
         with c.atomic():
             if name and name == compaction:
@@ -274,7 +278,7 @@ def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, afte
 
 
 def _open_epoch_keeping_thinking(
-    c: Conversation, why: str, name: str, place: str | None, since: Epoch | None = None
+    c: Conversation, why: str, name: str, last_valid: str | None, since: Epoch | None = None
 ) -> None:
     """Open the epoch that follows an undo or a redo; thinking up to ``place`` is sent again if it is valid.
 
@@ -287,17 +291,17 @@ def _open_epoch_keeping_thinking(
     now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
     before = _sent(then)
     frame = frame_of(then.epoch) if then.epoch else c.epoch.frame
-    same = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.epoch.frame)
-    c.open_epoch(why, drops_thinking=bound, after=place if same else None)
+    unchanged = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.epoch.frame)
+    c.open_epoch(why, drops_thinking=bound, after=last_valid if unchanged else None)
 
 
 def _sent(view: View) -> list[Block]:
-    return [part for message in view.messages() for part in message.parts]
+    return [block for message in view.messages() for block in message.parts]
 
 
 def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
     """The epoch before another one, taken from the log, because a rewind leaves epochs in force."""
-    epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
+    epochs = pairwise(opened for _, opened in c.transcript.log.decisions(Epoch))
     return next((older for newer, older in epochs if epoch and newer.id == epoch.id), None)
 
 
@@ -346,13 +350,17 @@ def _find(view: View, reference: str) -> Undoable:
 def _why_not(view: View, reference: str) -> str:
     if reference in view.undone:
         return f"{reference} was undone already; redo makes it again"
-    for made in view.decisions():
-        if isinstance(made, Offloaded) and reference in (made.id, made.path, made.tool_use_id):
+    for decision in view.decisions():
+        if isinstance(decision, Offloaded) and reference in (
+            decision.id,
+            decision.path,
+            decision.tool_use_id,
+        ):
             return (
                 f"{reference} is an offload: what was sent of a result stays as it is, so it cannot be undone; "
                 "fetch gives its whole text"
             )
-        if id_of(made) == reference:
+        if id_of(decision) == reference:
             return f"{reference} is a decision that takes nothing out of the context, so there is nothing to undo"
     return f"there is no decision {reference} in this session since its last compaction"
 

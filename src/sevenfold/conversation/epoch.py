@@ -57,13 +57,13 @@ REPLACED = (*OTHER_MODEL, "system or tools")
 """Reasons of epochs that send the new system prompt and tools whole, instead of the stored ones."""
 
 
-def enter(c: Conversation, *, asked: bool) -> None:
+def enter(c: Conversation, *, lifetimes_asked_for: bool) -> None:
     """Continue the last epoch with its frame, unless the frame wanted now must be sent at once.
 
     If the last epoch continues with a different frame than wanted, the difference is appended before the next request.
     The cache lifetimes continue too, unless the caller ``asked`` for others and the provider has not refused them.
     """
-    settled, opens, drops_thinking = _settle(c, asked)
+    settled, opens, drops_thinking = _settle(c, lifetimes_asked_for)
     gauge = learned(c.profile, c.transcript.size_reports, *settled.frame.tools, *settled.frame.system)
     if opens == ADOPTED:
         gauge = replace(gauge, overhead=None)
@@ -75,7 +75,7 @@ def enter(c: Conversation, *, asked: bool) -> None:
                 withdraw_changes(c.transcript)
 
 
-def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
+def _settle(c: Conversation, lifetimes_asked_for: bool) -> tuple[EpochState, str, bool]:
     """Decide which frame is sent, and how long it is cached.
 
     Returns the state, the reason for a new epoch (empty if the last one continues) and whether it drops thinking.
@@ -95,7 +95,7 @@ def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
     if _changes(c, stored, wanted, recorded_lifetimes) is None:
         return begun, "system or tools", c.profile.thinking.bound
     settled = replace(begun, frame=_with_settings(stored, wanted))
-    if not asked or epoch.reason == REFUSED_LIFETIME:
+    if not lifetimes_asked_for or epoch.reason == REFUSED_LIFETIME:
         settled = replace(settled, lifetimes=recorded_lifetimes)
     unchanged = (settled.frame, settled.lifetimes) == (stored, recorded_lifetimes)
     return settled, "" if unchanged else "settings", False
@@ -103,14 +103,14 @@ def _settle(c: Conversation, asked: bool) -> tuple[EpochState, str, bool]:
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored frame with the settings wanted now."""
-    others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
+    other_settings = [(name, raw) for name, raw in wanted.settings if name != EDITS]
     edits = wanted.edits
     if stored.edits and edits and not excluded_tools(edits) - excluded_tools(stored.edits):
         # The epoch's provider edits change only if they were switched on or off, or must spare more tools.
         edits = stored.edits
     return replace(
         stored,
-        settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),
+        settings=tuple(sorted([*other_settings, (EDITS, edits)] if edits else other_settings)),
         betas=tuple(sorted({*stored.betas, *wanted.betas})),
         max_tokens=wanted.max_tokens,
     )
@@ -121,8 +121,8 @@ def frame_of(epoch: Epoch) -> Frame:
     return Frame(
         epoch.model,
         epoch.max_tokens,
-        tuple(bytes(part) for part in epoch.system),
-        tuple(bytes(part) for part in epoch.tools),
+        tuple(bytes(raw) for raw in epoch.system),
+        tuple(bytes(raw) for raw in epoch.tools),
         tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
         tuple(epoch.betas),
         _sections(epoch),
@@ -155,31 +155,31 @@ def sizes(frame: Frame) -> list[tuple[str, int]]:
 
 def _sections(record: Epoch | Amended) -> tuple[tuple[str, str], ...]:
     """The sections of a recorded system prompt; none if they are unknown or a purge changed its text."""
-    left = deque(record.sections)
+    remaining = deque(record.sections)
     sections = list[tuple[str, str]]()
-    for text in (read_field(bytes(part), "text") for part in record.system):
+    for text in (read_field(bytes(raw), "text") for raw in record.system):
         position = 0
-        while left and position < len(text):
-            name, size = left.popleft()
+        while remaining and position < len(text):
+            name, size = remaining.popleft()
             sections.append((name, text[position : position + size]))
             position += size + len(BETWEEN)
         if position != len(text) + len(BETWEEN):
             return ()
-    return () if left else tuple(sections)
+    return () if remaining else tuple(sections)
 
 
-def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: bytes) -> Gauge:
+def learned(profile: Profile, reports: Iterable[SizeReport], *before_messages: bytes) -> Gauge:
     """The gauge of a continued session, with everything learned from the recorded size reports."""
     gauge = Gauge.of(profile, *before_messages)
-    for one in told:
-        match one:
+    for report in reports:
+        match report:
             case Epoch(system=system, tools=tools, reason=reason):
                 if reason == ADOPTED:
                     # Earlier reports concern another program's system prompt and tools.
                     gauge = replace(gauge, overhead=None)
                 gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
             case Measured():
-                gauge = gauge.observe(one)
+                gauge = gauge.observe(report)
             case foreseen:
                 gauge = gauge.after_compaction(foreseen.tokens, foreseen.weight, foreseen.model)
     return gauge.opened(*before_messages).switched(profile)
@@ -187,17 +187,17 @@ def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: byte
 
 def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """The system prompt and tools the model knows: the epoch's, or those of the last amendment in view."""
-    known = _last_amendment(view) or stored
-    return tuple(map(bytes, known.system)), tuple(map(bytes, known.tools))
+    source = _last_amendment(view) or stored
+    return tuple(map(bytes, source.system)), tuple(map(bytes, source.tools))
 
 
-def in_known_order(known: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[bytes, ...]:
+def in_known_order(known_tools: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[bytes, ...]:
     """The wanted tools in the order in which the model knows them; those it does not know follow as given.
 
     A caller may list the same tools in another order at each start, which must not change a byte of the request.
     """
-    positions = {raw: number for number, raw in enumerate(known)}
-    return tuple(sorted(wanted, key=lambda raw: positions.get(raw, len(known))))
+    positions = {raw: number for number, raw in enumerate(known_tools)}
+    return tuple(sorted(wanted, key=lambda raw: positions.get(raw, len(known_tools))))
 
 
 def _last_amendment(view: View) -> Amended | None:
@@ -228,12 +228,12 @@ def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
     if not attached or attached[-1].shown != added:
         # The attachment may exist already, if writing was interrupted before the second record.
         c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
-    _, known = in_force(c.transcript.view, c.epoch.frame)
+    _, known_tools = in_force(c.transcript.view, c.epoch.frame)
     c.transcript.decide(
         Amended(
-            system=[Raw(part) for part in c.epoch.wanted.system],
+            system=[Raw(raw) for raw in c.epoch.wanted.system],
             sections=sizes(c.epoch.wanted),
-            tools=[Raw(part) for part in in_known_order(known, c.epoch.wanted.tools)],
+            tools=[Raw(raw) for raw in in_known_order(known_tools, c.epoch.wanted.tools)],
         )
     )
 
@@ -250,11 +250,11 @@ def _changes(
         return ()
     added: list[Block] = []
     if system != wanted.system:
-        made = _last_amendment(view)
-        told = _told(_sections(made) if made else stored.sections, wanted, profile)
-        if not told:
+        amendment = _last_amendment(view)
+        announcement = _told(_sections(amendment) if amendment else stored.sections, wanted, profile)
+        if not announcement:
             return None
-        added.append(blocks.text(told))
+        added.append(blocks.text(announcement))
     if tools != wanted_tools:
         # Such changes need headers that were sent from the start: adding them now would change the prefix.
         announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
@@ -324,15 +324,15 @@ def epoch_record(c: EpochKeeping, frame: Frame, reason: str, drops_thinking: boo
     lifetimes = c.next_lifetimes()
     window = c.window
     newest = c.transcript.view.epoch
-    kept = newest.unsupported if newest else []
-    unsupported = unsupported_by(c.profile) if reason in (ADOPTED, *OTHER_MODEL) else kept
+    unsupported_before = newest.unsupported if newest else []
+    unsupported = unsupported_by(c.profile) if reason in (ADOPTED, *OTHER_MODEL) else unsupported_before
     return Epoch(
         reason=reason,
         model=frame.model,
         max_tokens=frame.max_tokens,
-        system=[Raw(part) for part in frame.system],
+        system=[Raw(raw) for raw in frame.system],
         sections=sizes(frame),
-        tools=[Raw(part) for part in frame.tools],
+        tools=[Raw(raw) for raw in frame.tools],
         settings={name: Raw(raw) for name, raw in frame.settings},
         betas=list(frame.betas),
         lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
@@ -378,12 +378,16 @@ def recover(c: Conversation, error: ModelError) -> bool:
 def _without_opaque_summary(c: Conversation) -> bool:
     view = c.transcript.view
     shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
-    signed = (made for made in view.decisions() if isinstance(made, Signed) and made.id not in view.undone)
-    made = next((made for made in signed if bytes(made.block) in shown), None)
-    if made is None or not blocks.is_encrypted_summary(blocks.read(bytes(made.block))):
+    signed = (
+        decision
+        for decision in view.decisions()
+        if isinstance(decision, Signed) and decision.id not in view.undone
+    )
+    decision = next((decision for decision in signed if bytes(decision.block) in shown), None)
+    if decision is None or not blocks.is_encrypted_summary(blocks.read(bytes(decision.block))):
         return False
     c.announce("the provider refused its summary")
-    c.transcript.decide(Undone(decision=made.id))
+    c.transcript.decide(Undone(decision=decision.id))
     reason = "the provider can no longer read its own summary: the readable one goes on without it"
     c.events.aside("compact", reason)
     return True

@@ -144,8 +144,8 @@ def in_thread(work: Callable[[], R]) -> Run[R]:
 
 def unguarded(flow: Flow[R]) -> Flow[R]:
     """Wrap a flow so that its steps run without the driver's guard; see `Gather`."""
-    (got,) = yield from Gather([flow], 1)
-    return got
+    (outcome,) = yield from Gather([flow], 1)
+    return outcome
 
 
 Guard = AbstractContextManager[object]

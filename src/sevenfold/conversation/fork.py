@@ -190,7 +190,7 @@ class Fork(Aside):
 
     def size(self) -> Size:
         """The size of the next request."""
-        own = total(part for message in self._own for part in message.parts)
+        own = total(block for message in self._own for block in message.parts)
         size = _moved(self._size, self._parent.tokens(own))
         return replace(size, wire=size.wire + own.wire, images=size.images + own.images)
 
@@ -222,9 +222,9 @@ class Fork(Aside):
         answered = {block.id for block in content if block.kind == "tool_result"}
         for message in reversed(self._shared):
             if message.role == "assistant":
-                calls = [part.id for part in message.parts if part.kind == "tool_use"]
+                calls = [block.id for block in message.parts if block.kind == "tool_use"]
                 return [blocks.result(call, UNDER_WAY) for call in calls if call not in answered]
-            answered |= {part.id for part in message.parts if part.kind == "tool_result"}
+            answered |= {block.id for block in message.parts if block.kind == "tool_result"}
         return []
 
 
@@ -238,10 +238,10 @@ def _must_fit(parent: Conversation, size: Size) -> None:
             f"{window.context:,}; say less in it, or compact the conversation first (compact(), /compact)"
         )
     for budget in limits.passed(size.wire, size.images):
-        used, most = (size.wire, limits.wire) if budget == "bytes" else (size.images, limits.images)
+        used, allowed = (size.wire, limits.wire) if budget == "bytes" else (size.images, limits.images)
         unit = "bytes" if budget == "bytes" else "pictures and pages"
         raise ContextFull(
-            f"the fork has {used:,} {unit}, and a request may have {most:,}; say less in it, or compact the "
+            f"the fork has {used:,} {unit}, and a request may have {allowed:,}; say less in it, or compact the "
             "conversation first (compact(), /compact)"
         )
 
@@ -258,7 +258,7 @@ def _size_up_to(parent: Conversation, record: str) -> Size:
 
 
 def _moved(size: Size, by: int) -> Size:
-    tokens, low, high, sent = (one + by for one in (size.tokens, size.low, size.high, size.sent))
+    tokens, low, high, sent = (figure + by for figure in (size.tokens, size.low, size.high, size.sent))
     return replace(size, tokens=tokens, low=low, high=high, sent=sent)
 
 
@@ -270,29 +270,29 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
     sent = parent.epoch.watched.sent
     if sent is None or parent.epoch.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
-    both = enumerate(zip(sent.messages, shared, strict=False))
-    changed = next((index for index, (was, now) in both if was.parts != now.parts), len(shared))
+    pairs = enumerate(zip(sent.messages, shared, strict=False))
+    changed = next((index for index, (was, now) in pairs if was.parts != now.parts), len(shared))
     return (*shared[:changed], *map(_without_reasoning, shared[changed:]))
 
 
 def _without_reasoning(message: Message) -> Message:
-    if not any(part.kind in blocks.THINKING for part in message.parts):
+    if not any(block.kind in blocks.THINKING for block in message.parts):
         return message
-    parts = [part for part in message.parts if part.kind not in blocks.THINKING]
-    return Message.of("assistant", parts or [blocks.text(NO_RESULT)])
+    remaining = [block for block in message.parts if block.kind not in blocks.THINKING]
+    return Message.of("assistant", remaining or [blocks.text(NO_RESULT)])
 
 
 def _without_results(message: Message) -> Message:
     """The message with a placeholder as the content of each tool result."""
-    if not any(part.kind == "tool_result" for part in message.parts):
+    if not any(block.kind == "tool_result" for block in message.parts):
         return message
-    parts = [
-        blocks.result(part.id, PLACEHOLDER_CLEARED, toolset=blocks.toolset_of(part))
-        if part.kind == "tool_result"
-        else part
-        for part in message.parts
+    content = [
+        blocks.result(block.id, PLACEHOLDER_CLEARED, toolset=blocks.toolset_of(block))
+        if block.kind == "tool_result"
+        else block
+        for block in message.parts
     ]
-    return Message.of(message.role, parts)
+    return Message.of(message.role, content)
 
 
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
@@ -304,17 +304,17 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
     messages = list(shared)
     moved: list[Block] = []
     while messages and messages[-1].role == "system":
-        moved[:0] = [part for part in messages.pop().parts if part.kind == "text"]
+        moved[:0] = [block for block in messages.pop().parts if block.kind == "text"]
     answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
     answer = [index for back, index in enumerate(reversed(answers)) if index == answers[-1] - back]
-    unfinished = open_server_calls([part for index in answer for part in messages[index].parts])
+    unfinished = open_server_calls([block for index in answer for block in messages[index].parts])
     cut = False
     for index in sorted(answer) if unfinished else ():
-        parts: list[Block] = []
-        for part in messages[index].parts:
-            if part.id in unfinished:
+        remaining: list[Block] = []
+        for block in messages[index].parts:
+            if block.id in unfinished:
                 cut = True
-            elif not (cut and part.kind in blocks.THINKING):  # thinking is bound to the removed call
-                parts.append(part)
-        messages[index] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
+            elif not (cut and block.kind in blocks.THINKING):  # thinking is bound to the removed call
+                remaining.append(block)
+        messages[index] = Message.of("assistant", remaining or [blocks.text(NO_RESULT)])
     return tuple(messages), moved

@@ -78,7 +78,7 @@ class Gate:
             system=tuple(map(self.json, frame.system)),
             tools=tuple(map(self.json, frame.tools)),
             settings=tuple((name, self.json(raw)) for name, raw in frame.settings),
-            sections=tuple((name, redact.mask(words, self.known).text) for name, words in frame.sections),
+            sections=tuple((name, redact.mask(text, self.known).text) for name, text in frame.sections),
         )
 
     def services(self, services: Services) -> Services:

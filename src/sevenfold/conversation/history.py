@@ -100,8 +100,8 @@ def past(log: Log, number: int) -> Past:
 
 def answered_at(log: Log) -> str:
     """When the newest answer on any branch was recorded; empty before the first."""
-    answers = (said for said in log.answers() if not said.sidechain and not said.synthetic)
-    return next((said.timestamp for said in answers), "")
+    answers = (answer for answer in log.answers() if not answer.sidechain and not answer.synthetic)
+    return next((answer.timestamp for answer in answers), "")
 
 
 class LastRequest(Struct, frozen=True):
@@ -120,7 +120,7 @@ class LastRequest(Struct, frozen=True):
 
     def sent(self, log: Log, view: View) -> Sent | None:
         """The request as the cache knows it; None if it cannot be reconstructed from the view."""
-        epoch = next((made for _, made in log.decisions(Epoch) if made.id == self.record.epoch), None)
+        epoch = next((opened for _, opened in log.decisions(Epoch) if opened.id == self.record.epoch), None)
         upto = view.skip_clearings(self.record.tip)
         if self.changed or epoch is None or upto is None or view.item(upto) is None:
             return None
@@ -170,8 +170,8 @@ def whole(log: Log, *, weighs: bool = True) -> View:
         match entry:
             case Boundary(uuid=uuid, logical_parent=parent, sidechain=False):
                 # Claude Code may name a record that it never wrote; what came before is the newest one then.
-                known = parent is not None and view.entry(parent) is not None
-                view.add(Link(uuid, parent if known else view.tip), position)
+                is_here = parent is not None and view.entry(parent) is not None
+                view.add(Link(uuid, parent if is_here else view.tip), position)
             case Boundary(uuid=uuid, logical_parent=parent):
                 view.add(Link(uuid, parent), position)
             case Said(summary=True, uuid=uuid, parent=parent):
@@ -209,10 +209,11 @@ def _messages(view: View, upto: str | None) -> list[Message]:
 
 def _message(raw: bytes) -> Message:
     fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    parts = [
-        read_block(bytes(part)) for part in msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
+    content = [
+        read_block(bytes(raw_block))
+        for raw_block in msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
     ]
-    return Message.of(msgspec.json.decode(fields["role"], type=str), parts)
+    return Message.of(msgspec.json.decode(fields["role"], type=str), content)
 
 
 def own_requests(log: Log) -> Iterator[tuple[int, Request]]:
@@ -259,18 +260,18 @@ def _fork_body(log: Log, position: int, request: Request) -> tuple[Epoch, Body] 
     return None
 
 
-def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
+def _answer(log: Log, position: int, wanted: Request) -> tuple[Usage | None, str]:
     """The usage and model that the answer to the request at this position reported."""
     for at, entry in read(log, position):
         match entry:
-            case Decision(made=Request(appended=[])) if at > position and not made.appended:
+            case Decision(made=Request(appended=[])) if at > position and not wanted.appended:
                 break
-            case Decision(made=Billed(request=request, usage=raw, model=model)) if request == made.id:
+            case Decision(made=Billed(request=request, usage=raw, model=model)) if request == wanted.id:
                 return Usage.read(raw), model
-            case Said(role="assistant", usage=usage, model=model) as said if _answers(said, made):
+            case Said(role="assistant", usage=usage, model=model) as said if _answers(said, wanted):
                 return usage, model
     return None, ""
 
 
-def _answers(said: Said, request: Request) -> bool:
-    return not request.appended and said.parent == request.tip
+def _answers(answer: Said, request: Request) -> bool:
+    return not request.appended and answer.parent == request.tip

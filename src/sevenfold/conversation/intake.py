@@ -32,27 +32,27 @@ def message(content: Content) -> list[Block]:
     """The blocks of a user message; raises an `InputError` that names an invalid part."""
     if isinstance(content, str) and content.strip():
         return [_block(content, "content[0]", shapes.USER)]
-    if not (said := list(user_blocks(content))):
+    if not (parsed := list(user_blocks(content))):
         raise InputError(NOTHING)
-    for place, block in enumerate(said):
+    for index, block in enumerate(parsed):
         if block.kind == "tool_result":
             raise InputError(
-                f"content[{place}] is the result of {block.id or 'a call'}; give results with tool_results()"
+                f"content[{index}] is the result of {block.id or 'a call'}; give results with tool_results()"
             )
-    return said
+    return parsed
 
 
 def user_blocks(content: Content) -> Iterator[Block]:
     """The blocks of a message with the user role, which may include tool results; blank texts are left out."""
-    for where, part in _parts(content):
-        result = isinstance(part, Mapping) and part.get("type") == "tool_result"
-        yield from _said(_given_result(part, where) if result else _block(part, where, shapes.USER))
+    for path, entry in _parts(content):
+        result = isinstance(entry, Mapping) and entry.get("type") == "tool_result"
+        yield from _said(_given_result(entry, path) if result else _block(entry, path, shapes.USER))
 
 
 def answer_blocks(content: Content) -> Iterator[Block]:
     """The blocks of an imported model answer; blank texts are left out."""
-    for where, part in _parts(content):
-        yield from _said(_block(part, where, shapes.ANSWER))
+    for path, entry in _parts(content):
+        yield from _said(_block(entry, path, shapes.ANSWER))
 
 
 def _said(block: Block) -> tuple[Block, ...]:
@@ -63,120 +63,126 @@ def _parts(content: Content) -> Iterator[tuple[str, Any]]:
     listed = (
         [content] if isinstance(content, str | Block | Mapping) else _listed(content, "a message", "a text")
     )
-    for place, part in enumerate(listed):
-        plain = part if isinstance(part, str | Block | Mapping) else _dumped(part)
-        yield f"content[{place}]", foreign.part(plain) if isinstance(plain, Mapping) else plain
+    for index, entry in enumerate(listed):
+        plain = entry if isinstance(entry, str | Block | Mapping) else _dumped(entry)
+        yield f"content[{index}]", foreign.part(plain) if isinstance(plain, Mapping) else plain
 
 
-def _block(part: Any, where: str, allowed: Shapes) -> Block:
+def _block(entry: Any, path: str, allowed: Shapes) -> Block:
     """Convert a text or a mapping to a block; raises `InputError` if it has none of the ``allowed`` shapes."""
-    if isinstance(part, Block):
-        return part
-    if isinstance(part, str):
-        return blocks.read(_encoded({"type": "text", "text": part}, where))
-    if not isinstance(part, Mapping):
-        raise InputError(f"{where} is a {type(part).__name__}; give a text or a content block")
+    if isinstance(entry, Block):
+        return entry
+    if isinstance(entry, str):
+        return blocks.read(_encoded({"type": "text", "text": entry}, path))
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{path} is a {type(entry).__name__}; give a text or a content block")
     answers = allowed is shapes.ANSWER
-    block = blocks.read(_encoded(bare(part, said_by_model=answers), where))
+    block = blocks.read(_encoded(bare(entry, said_by_model=answers), path))
     if not block.kind:
-        raise InputError(f"{where} has no type; a content block is a mapping with a type")
+        raise InputError(f"{path} has no type; a content block is a mapping with a type")
     if answers and block.kind in _USERS_ALONE:
-        raise InputError(f"{where} is a {block.kind} block, which is not part of an answer")
+        raise InputError(f"{path} is a {block.kind} block, which is not part of an answer")
     if answers and block.kind not in ("text", "tool_use"):
         return block
     if not answers and (block.kind == "tool_use" or block.kind in THINKING):
         raise InputError(
-            f"{where} is a {block.kind} block, which only a model says; give answers with observe(), "
+            f"{path} is a {block.kind} block, which only a model says; give answers with observe(), "
             "or a whole conversation with messages()"
         )
     if wrong := shapes.problem(block.raw, allowed):
-        raise InputError(f"{where} is not a content block a provider accepts: {wrong}")
+        raise InputError(f"{path} is not a content block a provider accepts: {wrong}")
     return block
 
 
-def _listed(given: Any, what: str, wanted: str) -> list[Any]:
-    if isinstance(given, _BYTES):
-        raise InputError(f"{what} is bytes; decode it, or send it as base64 in a content block")
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{what} is a {type(given).__name__}; give {wanted} or a list of content blocks")
-    return _all_of(given, what)
+def _listed(value: Any, subject: str, wanted: str) -> list[Any]:
+    if isinstance(value, _BYTES):
+        raise InputError(f"{subject} is bytes; decode it, or send it as base64 in a content block")
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(
+            f"{subject} is a {type(value).__name__}; give {wanted} or a list of content blocks"
+        )
+    return _all_of(value, subject)
 
 
-def _all_of(given: Iterable[Any], what: str) -> list[Any]:
+def _all_of(values: Iterable[Any], subject: str) -> list[Any]:
     """Everything that an iterable of the caller's yields; raises `InputError` if it fails while it is read."""
     try:
-        return list(given)
+        return list(values)
     except SevenfoldError:
         raise
     except Exception as error:
-        raise InputError(f"{what} cannot be read: its iteration raised {type(error).__name__}") from error
+        raise InputError(
+            f"{subject} cannot be read: its iteration raised {type(error).__name__}"
+        ) from error
 
 
-def _encoded(value: Any, where: str) -> bytes:
+def _encoded(value: Any, path: str) -> bytes:
     try:
         return encode_json(value)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
-def _dumped(part: Any) -> Any:
+def _dumped(value: Any) -> Any:
     """Convert an SDK object to plain data with its own method; anything else is returned unchanged."""
-    dump = getattr(part, "to_dict", None) or getattr(part, "model_dump", None)
-    if not callable(dump) or isinstance(part, type):
-        return part
+    dump = getattr(value, "to_dict", None) or getattr(value, "model_dump", None)
+    if not callable(dump) or isinstance(value, type):
+        return value
     try:
         return dump()
     except Exception:  # noqa: BLE001 (any object may have a method of that name)
-        return part
+        return value
 
 
-def converted_messages(given: Iterable[Any]) -> list[Any]:
+def converted_messages(listed: Iterable[Any]) -> list[Any]:
     """A list of messages of any API as messages of the Messages API; raises `InputError` if it is no list."""
-    if isinstance(given, (*_BYTES, str, Mapping)) or not isinstance(given, Iterable):
-        raise InputError(f"messages must be a list of messages, got a {type(given).__name__}")
-    return _all_of(foreign.messages(given), "the list of messages")
+    if isinstance(listed, (*_BYTES, str, Mapping)) or not isinstance(listed, Iterable):
+        raise InputError(f"messages must be a list of messages, got a {type(listed).__name__}")
+    return _all_of(foreign.messages(listed), "the list of messages")
 
 
 # Tool results
 
 
-def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
+def results(answers: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
     """Convert tool results: a mapping from call id to value, ``tool_result`` blocks, or results of OpenAI's APIs."""
-    if isinstance(given, Mapping):
-        if given.get("type") != "tool_result" and foreign.result(given) is None:
-            return [result(call, value) for call, value in given.items()]
-        given = [given]
-    listed = _listed(given, "what tools answered", "a mapping from calls to results")
-    return [_one_result(one, f"results[{place}]") for place, one in enumerate(listed)]
+    if isinstance(answers, Mapping):
+        if answers.get("type") != "tool_result" and foreign.result(answers) is None:
+            return [result(call, value) for call, value in answers.items()]
+        answers = [answers]
+    listed = _listed(answers, "what tools answered", "a mapping from calls to results")
+    return [_one_result(answer, f"results[{index}]") for index, answer in enumerate(listed)]
 
 
-def _one_result(given: Any, where: str) -> Block:
-    plain = given if isinstance(given, Mapping | Block) else _dumped(given)
+def _one_result(answer: Any, path: str) -> Block:
+    plain = answer if isinstance(answer, Mapping | Block) else _dumped(answer)
     if (theirs := foreign.result(plain)) is not None:
         return result(*theirs)
     if isinstance(plain, Mapping) and plain.get("type") == "tool_result":
-        return _given_result(plain, where)
+        return _given_result(plain, path)
     if isinstance(plain, Block) and plain.kind == "tool_result" and plain.id:
         return plain
     raise InputError(
-        f"{where} is not a tool result; give a mapping from the call's id to its content, or blocks "
+        f"{path} is not a tool result; give a mapping from the call's id to its content, or blocks "
         'of the form {"type": "tool_result", "tool_use_id": …, "content": …}'
     )
 
 
-def _given_result(given: Mapping[str, Any], where: str) -> Block:
+def _given_result(mapping: Mapping[str, Any], path: str) -> Block:
     """A ``tool_result`` block given by the caller, with its content made sendable."""
-    call = given.get("tool_use_id")
+    call = mapping.get("tool_use_id")
     if not isinstance(call, str) or not call:
-        raise InputError(f"{where} is not a tool result: its tool_use_id is {call!r}")
-    fields = {name: given[name] for name in given if name in _RESULT_FIELDS and given[name] is not None}
+        raise InputError(f"{path} is not a tool result: its tool_use_id is {call!r}")
+    fields = {
+        name: mapping[name] for name in mapping if name in _RESULT_FIELDS and mapping[name] is not None
+    }
     if "content" in fields:
-        fields["content"] = _sendable_at(fields["content"], where)
+        fields["content"] = _sendable_at(fields["content"], path)
     if "is_error" in fields:
         fields["is_error"] = bool(fields["is_error"])
     if not isinstance(fields.get("toolset_name", ""), str):
         del fields["toolset_name"]
-    return Block("tool_result", _encoded(fields, where), call)
+    return Block("tool_result", _encoded(fields, path), call)
 
 
 def result(call: str, value: Any, *, is_error: bool = False) -> Block:
@@ -190,11 +196,11 @@ def result(call: str, value: Any, *, is_error: bool = False) -> Block:
     return Block("tool_result", _encoded(fields, f"the result of {call}"), call)
 
 
-def _sendable_at(value: Any, where: str) -> str | list[Any]:
+def _sendable_at(value: Any, path: str) -> str | list[Any]:
     try:
         return sendable(value)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
 def sendable(value: Any) -> str | list[Any]:
@@ -204,9 +210,9 @@ def sendable(value: Any) -> str | list[Any]:
     if isinstance(value, Iterator):
         value = list(value)
     listed = value if isinstance(value, list | tuple) else [value]
-    parts = [_result_part(one) for one in listed]
-    if parts and all(part is not None for part in parts):
-        return [part for part in parts if part and part.get("text", "x").strip()]
+    content = [_result_part(entry) for entry in listed]
+    if content and all(block is not None for block in content):
+        return [block for block in content if block and block.get("text", "x").strip()]
     return "" if value is None or value in ([], ()) else _text_of(value)
 
 
@@ -217,9 +223,9 @@ def _result_part(value: Any) -> Mapping[str, Any] | None:
     value = _dumped(value)
     if not isinstance(value, Mapping):
         return None
-    part = bare(foreign.part(value))
+    block = bare(foreign.part(value))
     try:
-        return None if shapes.problem(encode_json(part), shapes.RESULT) else part
+        return None if shapes.problem(encode_json(block), shapes.RESULT) else block
     except InputError:
         return None
 
@@ -250,7 +256,7 @@ def _way_down(value: Any) -> str:
         if isinstance(value, Mapping):
             inner = [(f".{key}", child) for key, child in value.items()]
         elif isinstance(value, list | tuple):
-            inner = [(f"[{place}]", child) for place, child in enumerate(value)]
+            inner = [(f"[{index}]", child) for index, child in enumerate(value)]
         nested = [(step, child) for step, child in inner if isinstance(child, Mapping | list | tuple)]
         if not nested:
             return path

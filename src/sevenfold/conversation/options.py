@@ -94,14 +94,14 @@ class RequestOptions(Struct, frozen=True):
     """Whether the provider may be asked why its cache was missed: only where nothing stands between it and us."""
 
 
-def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
+def request_fields(parameters: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
     """Check and encode the fields of a single request; raises `InputError` for values the model does not accept."""
-    fields = dict(given)
-    check_names(others := fields.pop("fields", {}), *EPOCH_FIELDS)
-    fields |= others
-    most = fields.get("max_tokens", frame.max_tokens)
-    if not 0 < most <= profile.max_output:
-        raise InputError(f"max_tokens is {most:,}; {profile.model} takes 1 to {profile.max_output:,}")
+    fields = dict(parameters)
+    check_names(nested := fields.pop("fields", {}), *EPOCH_FIELDS)
+    fields |= nested
+    max_tokens = fields.get("max_tokens", frame.max_tokens)
+    if not 0 < max_tokens <= profile.max_output:
+        raise InputError(f"max_tokens is {max_tokens:,}; {profile.model} takes 1 to {profile.max_output:,}")
     thinking = fields.get("thinking") or {}
     choice = fields.get("tool_choice") or {}
     mode = thinking.get("type")
@@ -117,12 +117,12 @@ def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> 
     return {name: encode_json(value) for name, value in fields.items()}
 
 
-def check_names(fields: Mapping[str, Any], *others: str) -> None:
+def check_names(fields: Mapping[str, Any], *fixed: str) -> None:
     """Raise `InputError` for a field that must be set in another way, or whose name is not a string."""
     for name in fields:
         if not isinstance(name, str):
             raise InputError(f"field names must be strings, got {name!r}")
-        if name in (*OWN_FIELDS, *others):
+        if name in (*OWN_FIELDS, *fixed):
             raise InputError(
                 f"{name} cannot be one of the fields: {OWN_FIELDS.get(name, 'it is fixed when a session opens')}"
             )
@@ -143,9 +143,9 @@ def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()
 
 def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> Frame:
     """The frame for these options, with all beta headers it needs; raises `InputError` for invalid options."""
-    most = profile.max_output
-    if not 0 < options.max_tokens <= most:
-        raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
+    max_output = profile.max_output
+    if not 0 < options.max_tokens <= max_output:
+        raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {max_output:,}")
     check_names(options.fields)
     needed = list[str | None](options.betas)
     if profile.window_source == "suffix" and find(profile.model).window < profile.window:
@@ -172,15 +172,15 @@ def lifetimes_for(
     options: RequestOptions, profile: Profile, settings: Settings, *, within_quota: bool = True
 ) -> tuple[Lifetimes, str]:
     """The cache lifetimes to request, and why an hour was denied if the caller or the settings ask for it."""
-    asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-    if asked == Lifetimes():
-        return asked, ""
+    wanted = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+    if wanted == Lifetimes():
+        return wanted, ""
     against = against_long_lifetime(options.source, profile, settings)
     if not against and options.bedrock and not settings.long_lifetime_bedrock:
         against = "not on Bedrock (setting long_lifetime_bedrock)"
     if not against and not within_quota:
         against = OVER_QUOTA
-    return Lifetimes() if against else asked, against
+    return Lifetimes() if against else wanted, against
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:

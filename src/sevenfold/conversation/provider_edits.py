@@ -46,8 +46,8 @@ def requested_edits(
             "value": max(1, int((value - target) * settings.edits_least_share)),
         },
     }
-    if others := sorted(set(kinds) - set(may_go)):
-        clearing["exclude_tools"] = others
+    if kept_tools := sorted(set(kinds) - set(may_go)):
+        clearing["exclude_tools"] = kept_tools
     if bulky := sorted(name for name in may_go if kinds[name] in BULKY_INPUTS):
         clearing["clear_tool_inputs"] = bulky
     # Keeping only the newest turn's thinking would break the cache at every turn. Instead, after an hour, we leave out
@@ -69,8 +69,8 @@ def with_edits(c: Conversation, frame: Frame) -> Frame:
 
 def open_epoch(c: Conversation, reason: str = "provider edits") -> Epoch:
     """Open an epoch in which the provider clears results, based on the current kinds of tools."""
-    others = tuple(setting for setting in c.epoch.frame.settings if setting[0] != EDITS)
-    c.set_epoch(replace(c.epoch, frame=with_edits(c, replace(c.epoch.frame, settings=others))))
+    other_settings = tuple(setting for setting in c.epoch.frame.settings if setting[0] != EDITS)
+    c.set_epoch(replace(c.epoch, frame=with_edits(c, replace(c.epoch.frame, settings=other_settings))))
     # Thinking is not bound to how a provider shortens what reaches the model.
     return c.open_epoch(reason, thinking_stays_valid=True)
 

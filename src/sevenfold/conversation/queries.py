@@ -32,8 +32,8 @@ class Finder:
                 return item.said.uuid
         if self._transcript.view.boundary is None or not self._transcript.log.keyed(key):
             return ""
-        said = (item.said for item in reversed(history.whole(self._transcript.log).items))
-        return next((record.uuid for record in said if record.key == key), "")
+        messages = (item.said for item in reversed(history.whole(self._transcript.log).items))
+        return next((record.uuid for record in messages if record.key == key), "")
 
     def answered(self, call: str) -> bool:
         """Whether this call has a result, in view or before a compaction."""
@@ -51,9 +51,9 @@ class Finder:
 
     def same_result(self, block: Block) -> bool:
         """Whether this equals the session's result for the same call; also True if the session has none."""
-        known = self.result(block.id)
-        stored = self._transcript.log.stored(block.id) if known is not None else None
-        return known is None or same(known, block, stored)
+        recorded = self.result(block.id)
+        stored = self._transcript.log.stored(block.id) if recorded is not None else None
+        return recorded is None or same(recorded, block, stored)
 
     def fetch(self, reference: str) -> bytes:
         """The full content of an offloaded or cleared result, by call, path or decision; raises `ResultMissing`."""
@@ -66,7 +66,7 @@ class Finder:
         body = block.body()
         content = body.content if isinstance(body, ToolResult) else None
         if isinstance(content, list):
-            only_texts = all(blocks.read(bytes(part)).kind == "text" for part in content)
+            only_texts = all(blocks.read(bytes(raw)).kind == "text" for raw in content)
             return blocks.words_of(block).encode() if only_texts else msgspec.json.encode(content)
         return (content or "").encode()
 
@@ -85,18 +85,22 @@ class Finder:
     def _stored(self, reference: str) -> Stored | str | None:
         """Where the full content of a result is: its place on disk, or the call it answers; None if unknown."""
         decisions = self._transcript.view.decisions()
-        shown_by_layers = {made.tool_use_id for made in decisions if isinstance(made, ShownResult)}
-        for made in decisions:
-            match made:
+        shown_by_layers = {
+            candidate.tool_use_id for candidate in decisions if isinstance(candidate, ShownResult)
+        }
+        for candidate in decisions:
+            match candidate:
                 case ShownResult(id=decision, tool_use_id=call) if decision == reference:
                     return self._stored(call) or call
                 case Offloaded(tool_use_id=call) if reference == call and call in shown_by_layers:
                     # This one has what the layer showed; the record has the tool's own result.
                     continue
                 case Offloaded():
-                    stored = Stored(made.path, made.size, made.sha256)
-                    if reference in (made.id, made.tool_use_id) or (made.path and stored.is_at(reference)):
-                        return stored if made.path else made.tool_use_id
+                    stored = Stored(candidate.path, candidate.size, candidate.sha256)
+                    if reference in (candidate.id, candidate.tool_use_id) or (
+                        candidate.path and stored.is_at(reference)
+                    ):
+                        return stored if candidate.path else candidate.tool_use_id
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)
         for item in self._transcript.view.items:

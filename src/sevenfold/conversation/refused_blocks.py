@@ -35,10 +35,10 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
         return False
     messages = c.transcript.view.messages()
     number = int(named["message"])
-    place = int(named["block"])
-    if number >= len(messages) or place >= len(messages[number].parts):
+    block_index = int(named["block"])
+    if number >= len(messages) or block_index >= len(messages[number].parts):
         return False
-    block = messages[number].parts[place]
+    block = messages[number].parts[block_index]
     # What the user said meanwhile may have moved the blocks: then another one stands there now. A cache marker, if it
     # was sent with one, stands before the block's last brace.
     if block.kind in _LEFT_ALONE or _is_plain_text(block) or block.raw[:-1] not in c.asked:
@@ -81,8 +81,8 @@ def _origin(items: list[Item], block: Block) -> tuple[Item, int] | None:
         # By identity, because the same picture may be there twice; a result that a layer shortened has its call's id.
         if not any(shown is block for shown in item.shown):
             continue
-        for index, said in enumerate(item.said.blocks):
-            if said is block or (block.id and (said.kind, said.id) == (block.kind, block.id)):
+        for index, recorded in enumerate(item.said.blocks):
+            if recorded is block or (block.id and (recorded.kind, recorded.id) == (block.kind, block.id)):
                 return item, index
     return None
 

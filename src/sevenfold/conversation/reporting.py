@@ -109,9 +109,9 @@ class Events:
         return reason
 
 
-def _alike(proposed: Proposed, told: type[Event]) -> dict[str, Any]:
+def _alike(proposed: Proposed, outcome: type[Event]) -> dict[str, Any]:
     """The fields that a proposal shares with the event that reports its outcome."""
-    return {name: getattr(proposed, name) for name in told.__struct_fields__ if hasattr(proposed, name)}
+    return {name: getattr(proposed, name) for name in outcome.__struct_fields__ if hasattr(proposed, name)}
 
 
 def epochs(c: Conversation) -> None:
@@ -131,12 +131,12 @@ def sending(exchange: Exchange, prepared: Prepared) -> None:
     """Report a recorded request that is about to be sent."""
     source = exchange.source.name
     tell = exchange.events.tell
-    told = set[Repair]()
+    reported = set[Repair]()
     # Repairs in older messages were reported when those were new.
     for message in prepared.messages[-2:]:
         for repair in message.repairs:
-            if repair not in told:
-                told.add(repair)
+            if repair not in reported:
+                reported.add(repair)
                 tell(Repaired(source=source, what=repair.what, where=repair.where))
     frame = exchange.epoch.frame
     forecast = prepared.forecast

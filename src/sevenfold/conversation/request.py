@@ -254,10 +254,10 @@ def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[s
 def provider_says(diagnostics: bytes) -> str:
     """What a provider reports about a miss, in words; empty if it reports nothing."""
     try:
-        told = msgspec.json.decode(diagnostics, type=_Diagnostics | None)
+        report = msgspec.json.decode(diagnostics, type=_Diagnostics | None)
     except msgspec.MsgspecError:
         return ""
-    reason = told.cache_miss_reason if told else None
+    reason = report.cache_miss_reason if report else None
     if reason is None:
         return ""
     missed = reason.cache_missed_input_tokens
@@ -376,26 +376,26 @@ def _decide_again(
     ``moved`` has the new id of each of these messages.
     """
     transcript = c.transcript
-    holding = {made.id for made in transcript.view.decisions() if not isinstance(made, Clearing)}
+    holding = {earlier.id for earlier in transcript.view.decisions() if not isinstance(earlier, Clearing)}
     renamed = dict(moved)
-    for made in decided:
+    for earlier in decided:
         again: Snip | Pin | Undone | Offloaded | Keep
-        match made:
+        match earlier:
             case Snip(id=name, first=first, last=last) if name not in holding:
-                again = replace(made, first=renamed.get(first, first), last=renamed.get(last, last))
+                again = replace(earlier, first=renamed.get(first, first), last=renamed.get(last, last))
             case Pin(id=name, record=record) if name not in holding:
-                again = replace(made, record=renamed.get(record, record))
+                again = replace(earlier, record=renamed.get(record, record))
             case Undone(id=name, decision=decision) if name not in holding:
-                again = replace(made, decision=renamed.get(decision, decision))
+                again = replace(earlier, decision=renamed.get(decision, decision))
             case Offloaded(id=name) | Keep(id=name) if name not in holding:
-                again = made
+                again = earlier
             case _:
                 continue
-        renamed[made.id] = transcript.decide(again).id
+        renamed[earlier.id] = transcript.decide(again).id
 
 
 def _ideal_cost(before: BilledCall | None, call: BilledCall, profile: Profile) -> float | None:
     """The cost of a call if it had read every token of the one before from the cache."""
     whole = ideal_cost([before, call] if before else [call], profile)
-    known = ideal_cost([before], profile) if before else 0.0
-    return None if whole is None or known is None else whole - known
+    cost_before = ideal_cost([before], profile) if before else 0.0
+    return None if whole is None or cost_before is None else whole - cost_before

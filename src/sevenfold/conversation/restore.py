@@ -153,27 +153,27 @@ class FilesSlot:
     def restore(self, moment: Moment) -> Restored:
         """Restore files, newest first; those that cannot be read or do not fit are listed with the reason."""
         attachments: list[Attachment] = []
-        left: list[str] = []
+        left_out: list[str] = []
         used = 0
-        most = min(moment.room, moment.budget(self._together))
-        wanted = [seen for seen in self._recent() if not (self._own(seen.path) or moment.shows(seen.call))]
-        for seen in wanted[:MOST_FILES]:
-            text, reason = self._text(seen.path, moment)
-            if reason and seen.assumed:
+        room = min(moment.room, moment.budget(self._together))
+        wanted = [file for file in self._recent() if not (self._own(file.path) or moment.shows(file.call))]
+        for file in wanted[:MOST_FILES]:
+            text, reason = self._text(file.path, moment)
+            if reason and file.assumed:
                 continue
             if reason:
-                left.append(f"{seen.path}: {reason}")
-            elif used + (tokens := moment.count(text)) > most:
-                left.append(f"{seen.path}: no room")
+                left_out.append(f"{file.path}: {reason}")
+            elif used + (tokens := moment.count(text)) > room:
+                left_out.append(f"{file.path}: no room")
             else:
                 used += tokens
                 facts: dict[str, object] = {
-                    "filename": seen.path,
-                    "displayPath": seen.path,
+                    "filename": file.path,
+                    "displayPath": file.path,
                     "content": text,
                 }
                 attachments.append(Attachment("file", (blocks.text(text),), facts))
-        return Restored(tuple(attachments), used, tuple(left))
+        return Restored(tuple(attachments), used, tuple(left_out))
 
     def _text(self, path: str, moment: Moment) -> tuple[str, str]:
         """The text to restore for a file, or the reason why it cannot be restored."""
@@ -202,22 +202,22 @@ def restore(
     slots: Sequence[Slot], moment: Moment, room: int
 ) -> tuple[list[tuple[str, Restored]], list[str]]:
     """Restore all slots that fit; returns them, and a list of what was left out, failed slots included."""
-    given: list[tuple[str, Restored]] = []
-    left: list[str] = []
+    restored_slots: list[tuple[str, Restored]] = []
+    left_out: list[str] = []
     room -= MARGIN
     for slot in slots:
         here = replace(moment, room=max(0, room))
         try:
             restored = slot.restore(here)
         except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
-            left.append(f"{slot.name}: {error}")
+            left_out.append(f"{slot.name}: {error}")
             continue
-        left += [f"{slot.name}: {name}" for name in restored.left]
+        left_out += [f"{slot.name}: {name}" for name in restored.left]
         if not restored.attachments:
             continue
         if restored.tokens > room and not slot.needed:
-            left.append(f"{slot.name}: no room for {restored.tokens:,} tokens")
+            left_out.append(f"{slot.name}: no room for {restored.tokens:,} tokens")
             continue
-        given.append((slot.name, restored))
+        restored_slots.append((slot.name, restored))
         room -= restored.tokens
-    return given, left
+    return restored_slots, left_out

@@ -46,10 +46,10 @@ def whole(block: Block) -> Whole:
     content = body.content if isinstance(body, ToolResult) else None
     if content is None or isinstance(content, str):
         return Whole(content or "", False)
-    parts = [part for part in blocks.result_parts(block) if part.kind not in NOT_TEXT]
-    if all(part.kind == "text" for part in parts):
-        return Whole("\n".join(blocks.words_of(part) for part in parts), False)
-    return Whole("[" + ",".join(part.raw.decode() for part in parts) + "]", True)
+    texts = [block for block in blocks.result_parts(block) if block.kind not in NOT_TEXT]
+    if all(block.kind == "text" for block in texts):
+        return Whole("\n".join(blocks.words_of(block) for block in texts), False)
+    return Whole("[" + ",".join(block.raw.decode() for block in texts) + "]", True)
 
 
 def is_empty(block: Block) -> bool:
@@ -62,8 +62,8 @@ def is_empty(block: Block) -> bool:
             return True
         case str() as words:
             return not words.strip()
-        case parts:
-            return all(blocks.read(bytes(part)).blank for part in parts)
+        case content:
+            return all(blocks.read(bytes(raw)).blank for raw in content)
 
 
 def with_placeholder(block: Block) -> Block:
@@ -148,11 +148,11 @@ def shown_whole(call: str, items: Sequence[Item]) -> bool:
     """Whether these records show the result of this call in full, exactly as the tool returned it."""
     for item in reversed(items):
         if call in item.said.answers:
-            said = item.said.blocks
+            recorded = item.said.blocks
             whole = {
                 block_shown.id
                 for block_shown in item.shown
-                if any(blocks.is_unchanged(block_shown, block) for block in said)
+                if any(blocks.is_unchanged(block_shown, block) for block in recorded)
             }
             return call in whole and call not in item.said.stored
     return False

@@ -40,8 +40,8 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
     Size reports found on the way are added to ``reports``.
     """
     for start in _starting_points(log):
-        found: list[SizeReport] = []
-        view = fold(log, start, found)
+        reports_here: list[SizeReport] = []
+        view = fold(log, start, reports_here)
         for entry in unwritten:
             view.add(entry)
         if start == 0 or (view.boundary is not None and view.missing is None):
@@ -53,7 +53,7 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
             case (_, Decision(made=Epoch() as epoch)):
                 view.epoch = epoch
     if reports is not None:
-        reports.extend(found)
+        reports.extend(reports_here)
     return view
 
 
@@ -76,9 +76,9 @@ def _expected(view: View, decision: OwnDecision) -> Iterator[SizeReport]:
         case Epoch():
             yield decision
         case Commit(boundary=name) if name and name == view.boundary and view.epoch is not None:
-            left = view.entry(name)
-            if isinstance(left, Boundary) and left.about.post_tokens:
-                yield Foreseen(left.about.post_tokens, view.weight, view.epoch.model)
+            boundary = view.entry(name)
+            if isinstance(boundary, Boundary) and boundary.about.post_tokens:
+                yield Foreseen(boundary.about.post_tokens, view.weight, view.epoch.model)
 
 
 def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:

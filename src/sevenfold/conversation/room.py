@@ -178,14 +178,14 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 def check(c: Conversation, size: Size) -> Check:
     """Compare a size with the limits, and report the verdict as an event."""
-    found = c.limits.check(size, c.window)
+    outcome = c.limits.check(size, c.window)
     window = c.window
     settings = c.settings
     reacts = settings.reactive_only and settings.reactive and c.source.compacts
-    blocked = found.verdict == "blocked" and found.budget == "tokens"
+    blocked = outcome.verdict == "blocked" and outcome.budget == "tokens"
     if reacts and blocked and size.tokens < window.context:
         # The provider decides what is too long, except for requests larger than its window.
-        found = replace(found, verdict="warning")
+        outcome = replace(outcome, verdict="warning")
     c.events.tell(
         Checked(
             used=size.tokens,
@@ -198,11 +198,11 @@ def check(c: Conversation, size: Size) -> Check:
             wire=size.wire,
             images=size.images,
             percent_left=window.status(size.tokens, band=size.band).percent_left,
-            verdict=found.verdict,
-            budget=found.budget,
+            verdict=outcome.verdict,
+            budget=outcome.budget,
         )
     )
-    return found
+    return outcome
 
 
 def explain(c: Conversation, check: Check) -> str:
@@ -238,17 +238,17 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     frame = c.epoch.frame
     size = c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
-    kept = c.transcript.pinned()
+    pinned_records = c.transcript.pinned()
     items = c.transcript.view.items
     fresh = {item.said.uuid for item in unsent(c)}
     news = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
-    pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
+    pins = sum((item.weight for item in items if item.said.uuid in pinned_records - fresh), NOTHING)
     weights = (opening(*frame.system), opening(*frame.tools), pins, news)
     system, tools, pinned, newest = (_amount(c, weight, budget) for weight in weights)
     # Bytes and images are counted in messages only.
-    known = pinned + newest + (system + tools if budget == "tokens" else 0)
-    rest = max(0, whole[budget] - known)
-    return Parts(system=system, tools=tools, pinned=pinned, newest=newest, rest=rest)
+    counted = pinned + newest + (system + tools if budget == "tokens" else 0)
+    remaining = max(0, whole[budget] - counted)
+    return Parts(system=system, tools=tools, pinned=pinned, newest=newest, rest=remaining)
 
 
 def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
@@ -315,17 +315,17 @@ class ClearableResults:
                     self._tools[body.id] = body.name
         if not item.said.answers:
             return
-        said = {block.id: block for block in item.said.blocks}
+        as_recorded = {block.id: block for block in item.said.blocks}
         for block in item.shown:
             kind = self._kinds.get(self._tools.get(block.id, ""))
             if block.kind == "tool_result" and kind in REPRODUCIBLE:
-                self._hold(block, said.get(block.id), item, index)
+                self._hold(block, as_recorded.get(block.id), item, index)
 
-    def _hold(self, block: Block, said: Block | None, item: Item, index: int) -> None:
+    def _hold(self, block: Block, as_recorded: Block | None, item: Item, index: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or said is None:
+        if cleared or as_recorded is None:
             return
-        if not blocks.is_unchanged(block, said) and block.id not in self._shown_by_layers:
+        if not blocks.is_unchanged(block, as_recorded) and block.id not in self._shown_by_layers:
             # A preview that replaced a result is final.
             return
         body = block.body()

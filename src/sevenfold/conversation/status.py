@@ -45,12 +45,12 @@ class Reading(Struct, frozen=True, kw_only=True):
     def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
         """The reading for a size, a window, the byte and image limits, and the account."""
         status = window.status(size.tokens, band=size.band)
-        known = asdict(size) | asdict(window) | asdict(status) | asdict(account)
+        figures = asdict(size) | asdict(window) | asdict(status) | asdict(account)
         return cls(
             seen=size.tokens,
             wire_limit=limits.wire,
             images_limit=limits.images,
-            **{name: known[name] for name in cls.__struct_fields__ if name in known},
+            **{name: figures[name] for name in cls.__struct_fields__ if name in figures},
         )
 
     @property

@@ -72,14 +72,17 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
     """Update the session to match a list of messages kept elsewhere; returns how many of them are new."""
     with c.lock:
-        given = read(messages)
+        listed = read(messages)
         view = c.transcript.view
         # Compare with the whole live branch, including what a compaction has hidden.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
         if items and c.gate is not None:
             # Compare with what would be recorded: everything but the model's messages has its secrets masked.
-            given = [_masked(one, c.gate.known) if one.role != "assistant" else one for one in given]
-        records, fresh = compare(items, given, _system_texts(c, items))
+            listed = [
+                _masked(message, c.gate.known) if message.role != "assistant" else message
+                for message in listed
+            ]
+        records, fresh = compare(items, listed, _system_texts(c, items))
         branches = records < len(items)
         with c.atomic():
             if branches:
@@ -95,40 +98,42 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
 
 def read(messages: Iterable[Any]) -> list[Given]:
     """Convert the messages of a list to blocks; raises an `InputError` that names an invalid one."""
-    found = []
-    for place, message in enumerate(intake.converted_messages(messages)):
+    converted = []
+    for index, message in enumerate(intake.converted_messages(messages)):
         role = message.get("role") if isinstance(message, Mapping) else None
         if role not in ROLES:
             kind = message.get("type") if isinstance(message, Mapping) else None
-            what = f"is an item of the type {kind!r}" if kind and role is None else f"has the role {role!r}"
+            problem = (
+                f"is an item of the type {kind!r}" if kind and role is None else f"has the role {role!r}"
+            )
             raise InputError(
-                f"messages[{place}] {what}; only messages of the user, the assistant, the system and tools, "
+                f"messages[{index}] {problem}; only messages of the user, the assistant, the system and tools, "
                 "and calls of functions with their outputs can be taken in"
             )
         try:
-            said = intake.user_blocks if role == "user" else intake.answer_blocks
-            given = Given(role, tuple(said(message.get("content") or ())))
+            blocks_of = intake.user_blocks if role == "user" else intake.answer_blocks
+            entry = Given(role, tuple(blocks_of(message.get("content") or ())))
         except InputError as error:
-            raise InputError(f"messages[{place}]: {error}") from None
-        if role == "user" and not given.blocks:
-            raise InputError(f"messages[{place}]: {intake.NOTHING}")
-        found.append(given)
-    return found
+            raise InputError(f"messages[{index}]: {error}") from None
+        if role == "user" and not entry.blocks:
+            raise InputError(f"messages[{index}]: {intake.NOTHING}")
+        converted.append(entry)
+    return converted
 
 
-def _masked(given: Given, known: KnownSecrets) -> Given:
-    return Given(given.role, tuple(redact.mask_blocks(given.blocks, known).blocks))
+def _masked(message: Given, secrets: KnownSecrets) -> Given:
+    return Given(message.role, tuple(redact.mask_blocks(message.blocks, secrets).blocks))
 
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
     """The texts of the system prompt and of all imported system messages."""
-    said = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
+    imported = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
     prompt = map(blocks.read, c.epoch.wanted.system)
-    return frozenset(blocks.words_of(block).strip() for block in (*said, *prompt))
+    return frozenset(blocks.words_of(block).strip() for block in (*imported, *prompt))
 
 
-def _is_known_system(given: Given, known: frozenset[str]) -> bool:
-    return given.role == "system" and all(_words(block) in known for block in given.blocks)
+def _is_known_system(message: Given, texts: frozenset[str]) -> bool:
+    return message.role == "system" and all(_words(block) in texts for block in message.blocks)
 
 
 def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
@@ -145,16 +150,16 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
 # Importing
 
 
-def _take_in(c: Conversation, given: Sequence[Given]) -> None:
-    for role, run in groupby(given, key=lambda message: message.role):
+def _take_in(c: Conversation, fresh: Sequence[Given]) -> None:
+    for role, run in groupby(fresh, key=lambda message: message.role):
         if role != "assistant":
             for message in run:
                 _take_message(c, message)
-        elif said := tuple(block for message in run for block in message.blocks):
+        elif answer_blocks := tuple(block for message in run for block in message.blocks):
             # Consecutive messages, or items, of the model form one answer.
-            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.epoch.frame.model, said)
+            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.epoch.frame.model, answer_blocks)
             c.transcript.model(c.transcript.distinct(answer))
-    if any(block.kind in THINKING for message in given for block in message.blocks):
+    if any(block.kind in THINKING for message in fresh for block in message.blocks):
         # Imported thinking is bound to what preceded it where it was produced.
         c.open_epoch("imported", drops_thinking=True)
 
@@ -166,67 +171,72 @@ def _take_message(c: Conversation, message: Given) -> None:
             c.transcript.attach(SYSTEM, {}, message.blocks, role=role)
         return
     results = [block for block in message.blocks if block.kind == "tool_result"]
-    fitting, others = calls.matched(results, c.transcript.view.pending_calls)
+    fitting, orphans = calls.matched(results, c.transcript.view.pending_calls)
     if fitting:
         c.tool_results(list(fitting.values()))
     # A result without its call is recorded unchanged; the model gets it as text.
-    words = [block for block in message.blocks if block.kind != "tool_result"]
-    if said := [*others, *words]:
-        c.transcript.user(said)
+    remaining = [block for block in message.blocks if block.kind != "tool_result"]
+    if user_blocks := [*orphans, *remaining]:
+        c.transcript.user(user_blocks)
 
 
 # Comparing
 
 
 def compare(
-    items: Sequence[Item], given: Sequence[Given], system: frozenset[str] = frozenset()
+    items: Sequence[Item], listed: Sequence[Given], system: frozenset[str] = frozenset()
 ) -> tuple[int, list[Given]]:
     """How many of the session's first records the list contains too, and which of its messages are new.
 
     ``system`` are known system texts, which match anywhere in the list.
     """
-    theirs_system = {_words(block) for one in given if one.role == "system" for block in one.blocks}
+    theirs_system = {
+        _words(block) for located in listed if located.role == "system" for block in located.blocks
+    }
     aside = frozenset({*system, *theirs_system, CUT_START})
-    ours = _turns((one.item.said.role, one) for one in _our_blocks(items))
-    theirs = _turns((given[one.message].role, one) for one in _their_blocks(given))
+    ours = _turns((located.item.said.role, located) for located in _our_blocks(items))
+    theirs = _turns((listed[located.message].role, located) for located in _their_blocks(listed))
     records = len(items)
-    found = Matches()
+    matched = Matches()
     starts = [*(turn[0].record for _, turn in ours[1:]), len(items)]
     for mine, yours, end in zip_longest(ours, theirs, starts):
         if mine is None:
             break
-        role, said = mine
+        role, our_turn = mine
         if yours is None or yours[0] != role:
-            records = said[0].record
+            records = our_turn[0].record
             break
-        lacking, matches = _match(said, yours[1], aside)
-        found |= matches
+        lacking, matches = _match(our_turn, yours[1], aside)
+        matched |= matches
         records = min(lacking) if lacking else end
         if lacking or len(matches) < len(yours[1]):
             break
-    return records, _fresh(given, {at for at, record in found.items() if record < records}, system)
+    return records, _fresh(listed, {at for at, record in matched.items() if record < records}, system)
 
 
 def _our_blocks(items: Sequence[Item]) -> Iterable[Ours]:
     """The blocks that a list kept elsewhere would contain too: no attachments or program messages, no thinking."""
     for number, item in enumerate(items):
-        said = item.said
-        if not (said.meta or said.synthetic or said.attachment or said.role == "system"):
-            for block in said.blocks:
+        message = item.said
+        if not (message.meta or message.synthetic or message.attachment or message.role == "system"):
+            for block in message.blocks:
                 if block.kind not in THINKING and not block.blank:
                     yield Ours(number, item, block)
 
 
-def _their_blocks(given: Sequence[Given]) -> Iterable[Theirs]:
-    for place, message in enumerate(given):
+def _their_blocks(listed: Sequence[Given]) -> Iterable[Theirs]:
+    for index, message in enumerate(listed):
         if message.role != "system":
-            for part, block in enumerate(message.blocks):
+            for number, block in enumerate(message.blocks):
                 if block.kind not in THINKING:
-                    yield Theirs(place, part, block)
+                    yield Theirs(index, number, block)
 
 
-def _turns(spoken: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
-    return [(role, [one for _, one in run]) for role, run in groupby(spoken, key=lambda pair: pair[0])]
+def _turns(blocks_by_role: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+    return [
+        (role, [block for _, block in run])
+        for role, run in groupby(blocks_by_role, key=lambda pair: pair[0])
+    ]
 
 
 def _match(
@@ -236,30 +246,34 @@ def _match(
 
     Calls, results and images match in any order, by id and content; texts must be in the same order.
     """
-    texts = [one for one in ours if one.block.kind == "text"]
-    left, matches = _match_text(texts, [one for one in theirs if one.block.kind == "text"], aside)
-    others = [one for one in ours if one.block.kind != "text"]
-    for heard in (one for one in theirs if one.block.kind != "text"):
-        known = next((one for one in others if equal(one.block, heard.block, one.item)), None)
-        if known is not None:
-            others.remove(known)
-            matches[heard.message, heard.part] = known.record
+    texts = [located for located in ours if located.block.kind == "text"]
+    unmatched, matches = _match_text(
+        texts, [located for located in theirs if located.block.kind == "text"], aside
+    )
+    unpaired = [located for located in ours if located.block.kind != "text"]
+    for heard in (located for located in theirs if located.block.kind != "text"):
+        counterpart = next(
+            (located for located in unpaired if equal(located.block, heard.block, located.item)), None
+        )
+        if counterpart is not None:
+            unpaired.remove(counterpart)
+            matches[heard.message, heard.part] = counterpart.record
         elif blocks.words_of(heard.block) == NO_RESULT:
             matches[heard.message, heard.part] = -1
-        elif any(_changed_result(one.block, heard.block) for one in others):
+        elif any(_changed_result(located.block, heard.block) for located in unpaired):
             raise Refused(
                 f"messages[{heard.message}] has another result for the call {heard.block.id} than the session; "
                 "a recorded tool result cannot be changed. Give the list as it was, or bring it into a new session "
                 "with messages()"
             )
-    return [*left, *(one.record for one in others)], matches
+    return [*unmatched, *(located.record for located in unpaired)], matches
 
 
 def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -> tuple[list[int], Matches]:
     """Like `_match`, for texts: one block on one side may be several on the other, ignoring whitespace between them."""
-    ours = [one for one in ours if _words(one.block) not in aside]
-    found = {(one.message, one.part): -1 for one in theirs if _words(one.block) in aside}
-    theirs = [one for one in theirs if (one.message, one.part) not in found]
+    ours = [located for located in ours if _words(located.block) not in aside]
+    matched = {(located.message, located.part): -1 for located in theirs if _words(located.block) in aside}
+    theirs = [located for located in theirs if (located.message, located.part) not in matched]
     mine = yours = ""
     first = ahead = 0  # how many of our texts are matched, and how many after them are matched in part
     pending: list[Theirs] = []
@@ -267,7 +281,7 @@ def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -
     while True:
         if not mine and not yours:
             first += ahead
-            found |= {(one.message, one.part): ours[first - 1].record for one in pending}
+            matched |= {(located.message, located.part): ours[first - 1].record for located in pending}
             ahead = 0
             pending = []
         if not mine:
@@ -285,29 +299,33 @@ def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -
         size = min(len(mine), len(yours))
         mine = mine[size:].lstrip()
         yours = yours[size:].lstrip()
-    return [one.record for one in ours[first:]], found
+    return [located.record for located in ours[first:]], matched
 
 
-def _fresh(given: Sequence[Given], found: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
+def _fresh(listed: Sequence[Given], matched: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
     """The messages, or parts of messages, that the session does not have yet."""
-    new = [one.message for one in _their_blocks(given) if (one.message, one.part) not in found]
-    begin = min(new, default=len(given))
-    while begin and given[begin - 1].role == "assistant" and (begin - 1, 0) not in found:
+    new = [
+        located.message
+        for located in _their_blocks(listed)
+        if (located.message, located.part) not in matched
+    ]
+    begin = min(new, default=len(listed))
+    while begin and listed[begin - 1].role == "assistant" and (begin - 1, 0) not in matched:
         begin -= 1  # thinking in a separate item belongs to the answer after it
     fresh = []
-    for place, message in enumerate(given):
+    for index, message in enumerate(listed):
         if message.role == "system":
             if not _is_known_system(message, system):
                 fresh.append(message)
-        elif place >= begin:
-            known = any((place, part) in found for part in range(len(message.blocks)))
-            kept = [
+        elif index >= begin:
+            begun = any((index, number) in matched for number in range(len(message.blocks)))
+            unseen = [
                 block
-                for part, block in enumerate(message.blocks)
-                if (place, part) not in found and not (known and block.kind in THINKING)
+                for number, block in enumerate(message.blocks)
+                if (index, number) not in matched and not (begun and block.kind in THINKING)
             ]
-            if kept:
-                fresh.append(Given(message.role, tuple(kept)))
+            if unseen:
+                fresh.append(Given(message.role, tuple(unseen)))
     return fresh
 
 

@@ -101,12 +101,12 @@ class TaskRegistry:
 
     def get(self, task: str) -> Task:
         """A task by its id; raises `InputError` if there is no such task."""
-        for one in self:
-            if one.id == task:
-                return one
-        known = ", ".join(one.id for one in self)
+        for listed in self:
+            if listed.id == task:
+                return listed
+        ids = ", ".join(listed.id for listed in self)
         raise InputError(
-            f"there is no task {task!r}" + (f"; there are: {known}" if known else " nor any other")
+            f"there is no task {task!r}" + (f"; there are: {ids}" if ids else " nor any other")
         )
 
     def find(self, wanted: str) -> Task:
@@ -133,7 +133,9 @@ class TaskRegistry:
         if task in self._own:
             self._own[task].stop(KILLED)
         else:
-            next(one for one in self.sources if task in {each.id for each in one.tasks()}).kill(task)
+            next(
+                source for source in self.sources if task in {running.id for running in source.tasks()}
+            ).kill(task)
         return self.get(task)
 
     def wait(self, task: str, seconds: float) -> Task:
@@ -202,8 +204,8 @@ class _Work:
         """Wrap a flow so that it adds up its cost, and ends at its next step once the task was stopped or timed out."""
 
         def step(effect: Effect) -> Flow[Any]:
-            got = yield effect
-            answer = got.answer if isinstance(got, Reply) else None
+            outcome = yield effect
+            answer = outcome.answer if isinstance(outcome, Reply) else None
             if answer is not None:
                 cost = Usage.read(answer.usage).cost(find(answer.model))
                 self.task = replace(self.task, usd=None if cost is None else (self.task.usd or 0.0) + cost)
@@ -211,6 +213,6 @@ class _Work:
                 self.stop(TOOK_TOO_LONG)
             if self._stopped:
                 raise Aborted(self._stopped, partial=answer)
-            return got
+            return outcome
 
         return translated(flow, step)

@@ -47,7 +47,7 @@ def work(
     ``after_answer`` is called with each answer, and may stop the work by raising. A fork that outgrows the window
     clears the results of its earlier calls and goes on: unlike a conversation, it has no layers that make room.
     """
-    seen: list[Block] = []
+    exchanged: list[Block] = []
     for turn in range(1, most_turns + 1):
         try:
             outcome = yield from fork.turn()
@@ -58,11 +58,11 @@ def work(
         yield from after_answer(outcome)
         calls = completed(outcome).calls
         if not calls:
-            return Work(outcome, turn, tuple(seen))
+            return Work(outcome, turn, tuple(exchanged))
         if turn == most_turns or not fork.may_spend():
             break
         results = yield from rights.carry_out(calls, last=turn == most_turns - 1)
         fork.tool_results(results)
-        seen += outcome.reply.answer.blocks
-        seen += results
-    return Work(None, turn, tuple(seen))
+        exchanged += outcome.reply.answer.blocks
+        exchanged += results
+    return Work(None, turn, tuple(exchanged))

@@ -95,8 +95,8 @@ class Transcript:
             if len(records) > 1:
                 names = [name for written in records if (name := name_of(written.entry))]
                 records = [lines.decided(Commit(boundary="", together=names)), *records]
-            for place, written in zip(self._append(records), records, strict=True) if records else ():
-                self.view.locate(written.entry, place)
+            for position, written in zip(self._append(records), records, strict=True) if records else ():
+                self.view.locate(written.entry, position)
         except BaseException:
             if records:
                 self.view = resume(self.log)
@@ -144,12 +144,12 @@ class Transcript:
 
     def _taken(self, call: str) -> bool:
         """Whether another call has this id; a call with the same random id on an abandoned branch is the same call."""
-        known = self.view.call_record(call)
-        if known is not None and self.view.item(known) is not None:
+        record = self.view.call_record(call)
+        if record is not None and self.view.item(record) is not None:
             return True
         if calls.is_random_id(call):
             return False
-        return known is not None or (not self.view.whole and self.log.called(call))
+        return record is not None or (not self.view.whole and self.log.called(call))
 
     def attach(
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
@@ -159,17 +159,17 @@ class Transcript:
         self._write(lines.said_by_user(at, blocks or _nothing(), role=role, attachment=kind, facts=facts))
         return at.uuid
 
-    def again(self, said: Said) -> str:
+    def again(self, message: Said) -> str:
         """Record a message or attachment once more, as the newest; returns the new record's id."""
-        if said.attachment:
-            return self.attach(said.attachment, {}, said.blocks, role=said.role)
+        if message.attachment:
+            return self.attach(message.attachment, {}, message.blocks, role=message.role)
         return self.user(
-            said.blocks,
-            meta=said.meta,
-            key=said.key,
-            stored=dict(said.stored),
-            origin=said.origin,
-            typed=said.typed,
+            message.blocks,
+            meta=message.meta,
+            key=message.key,
+            stored=dict(message.stored),
+            origin=message.origin,
+            typed=message.typed,
         )
 
     def clear(self, about: MicrocompactMetadata) -> str:
@@ -366,14 +366,14 @@ class Transcript:
 
         Size reports found on the way are added to ``reports``.
         """
-        made = [Decision(replace(one, at=self.view.tip)) for one in decisions]
-        return resume(self.log, reports, [*(one.entry for one in self._unwritten or ()), *made])
+        planned = [Decision(replace(decision, at=self.view.tip)) for decision in decisions]
+        return resume(self.log, reports, [*(written.entry for written in self._unwritten or ()), *planned])
 
     def _find_epoch(self) -> int | None:
         """The position of the current epoch's record; None if there is none."""
         epoch = self.view.epoch
-        made = self.log.decisions(Epoch) if epoch else ()
-        return next((position for position, epoch_at in made if epoch and epoch_at.id == epoch.id), None)
+        opened = self.log.decisions(Epoch) if epoch else ()
+        return next((position for position, epoch_at in opened if epoch and epoch_at.id == epoch.id), None)
 
     def _stamp(self) -> Stamp:
         now = _moment(int(self._clock.now() * 1000))

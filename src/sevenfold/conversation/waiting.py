@@ -78,12 +78,12 @@ class Retries:
 
         Raises `Aborted` if ``stopped`` happens. ``reached`` says whether the server ever answered in this session.
         """
-        most = self._most
-        if not reached and isinstance(error, Unreachable) and most < FOR_EVER:
-            most = min(most, FIRST_CONTACT)
+        allowed = self._most
+        if not reached and isinstance(error, Unreachable) and allowed < FOR_EVER:
+            allowed = min(allowed, FIRST_CONTACT)
         request_id = request_id_of(error)
         seconds = pause_before(error, self.taken + 1, request_id)
-        if seconds is None or self.taken >= most:
+        if seconds is None or self.taken >= allowed:
             self._explain(error)
             return False
         self.taken += 1
@@ -91,7 +91,7 @@ class Retries:
             Waiting(
                 source=self._source,
                 attempt=self.taken,
-                of=most,
+                of=allowed,
                 status=error.status,
                 until=self._c.clock.now() + seconds,
                 seconds=seconds,
