@@ -8,8 +8,9 @@ import pytest
 
 from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.record.decisions import Undone
+from sevenfold.record.decisions import Rewound, Snip, Undone
 from sevenfold.record.log import decided
+from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import CUT_START, NO_RESULT
 from tests.support import Story, call, decoded, result, shown, text, usage
@@ -92,6 +93,22 @@ def test_a_result_given_on_a_branch_that_was_given_up_does_not_answer_the_same_c
     assert shown(story.view())[:-1] == seen
     story.clearing("b")  # has all of it laid out again
     assert shown(story.view())[:-1] == seen
+
+
+@pytest.mark.spec("S8.6")
+def test_what_follows_a_result_given_on_another_branch_goes_on_from_that_branch():
+    story = Story()
+    story.user("go")
+    called = story.assistant(call("a"), call("b"))
+    story.user([result("a", "A")])
+    story.user("aside", parent=called)
+    answered = story.user([result("b", "B")])
+    story.raw(decided(Rewound(id="d1", at=answered, to=called)).line)
+    story.user("next", parent=answered)
+    view = story.view()
+    assert shown(view)[-1] == ("user", "a=A b=B aside next")
+    view.add(entries.Decision(Undone(decision="nothing")))  # has all of it laid out again
+    assert shown(view)[-1] == ("user", "a=A b=B aside next")
 
 
 @pytest.mark.spec("S8.6")
@@ -428,6 +445,19 @@ def test_only_the_record_right_behind_a_damaged_line_is_taken_for_its_child():
     story.lines[2] = b'{"type":"user","uuid":"u3","mess\n'
     story.user("from elsewhere", parent="never-seen")
     assert shown(story.view()) == [("user", "from elsewhere")]
+
+
+def test_a_record_without_a_parent_behind_a_damaged_line_is_a_child_when_reading_begins_later_too():
+    story = Story()
+    first = story.user("go")
+    story.raw(b"\x00\n")
+    story.raw(decided(Snip(id="d1", at=first, first=first, last=first)).line)
+    story.user("again", parent=None)
+    later = View(complete=False)
+    for line in story.lines:
+        later.add(entries.read(line))
+    assert shown(later) == shown(story.view()) == [("user", "again")]
+    assert next(item.said.uuid for item in later.items) == first
 
 
 def test_a_record_written_twice_counts_once():

@@ -178,10 +178,20 @@ class Layout:
             return self._answer_end if self.continues_answer(said) else len(self.items)
         return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
 
-    def in_round(self, *records: str | None) -> bool:
-        """Whether all of these are in the newest round; the next record may name any of its records as parent."""
-        newest = self.items[self._round_start :] if self._round_start is not None else ()
-        return {item.said.uuid for item in newest}.issuperset(records)
+    def continues_round(self, parent: str | None, tip: str | None) -> bool:
+        """Whether a record with this parent goes on from the newest round, whose newest record is ``tip``.
+
+        A result belongs to the round of its call wherever it was given. What follows one that was given on another
+        branch goes on from that branch.
+        """
+        newest = self.items[self._round_start :] if self._round_start is not None else []
+        messages = {item.said.uuid: item.said for item in newest}
+        if tip not in messages:
+            return False
+        first = newest[0].said.uuid
+        while parent in messages and parent != first:
+            parent = messages.pop(parent).parent
+        return parent == first
 
     def continues_answer(self, said: Said) -> bool:
         """Whether this record continues the newest answer."""

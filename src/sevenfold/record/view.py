@@ -394,9 +394,11 @@ class View:
             return None
         if parent in chain.links:
             parent = chain.resolve(parent)
-        grows = parent == self.tip or layout.in_round(parent, self.tip)
+        grows = parent == self.tip or layout.continues_round(parent, self.tip)
         if self._after_damage:
-            if not grows and chain.complete and parent not in chain:
+            # A parent that is named may be in the part of the log that was not read.
+            is_lost = parent is None or (chain.complete and parent not in chain)
+            if not grows and is_lost:
                 entry = replace(entry, parent=self.tip)
                 grows = True
             self._after_damage = False
