@@ -1,6 +1,7 @@
 """Sessions in PostgreSQL under fire: workers are killed and frozen, and then the tables are compared with a bill.
 
     python bench/fire.py [--sessions N] [--questions N] [--workers N] [--kills N] [--freezes N] [--unfenced] [--seed N]
+                         [--broker] [--broker-kills N]
 
 A judge hands out questions, one after the other for each session. Workers open the session, put the question, call a
 tool, record the answer and acknowledge it. The judge plays the provider over HTTP, too, and keeps the bill: every
@@ -10,6 +11,9 @@ acknowledgements are kept here, outside of everything that is tested, and the li
 A worker is killed with SIGKILL at a random moment, and another process takes its place. A freeze is a SIGSTOP: some hit
 a worker that waits for an answer, which is then there when it wakes, others come at a random moment. Its sessions are
 given to other workers, which wait until its lease has expired. It wakes when they have acknowledged its questions.
+
+With `--broker`, the workers' calls go through `sevenfold gateway --broker`, in a process of its own that is not killed:
+then no call may be paid for twice. With `--broker-kills`, that process is killed, too, and another one takes its port.
 
 `--unfenced` takes the fencing number out of the statements: a writer then trusts its lease. That run has to fail.
 """
@@ -21,14 +25,16 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -51,6 +57,7 @@ from sevenfold.wire.messages_events import message_events  # noqa: E402
 THREADS = 4
 """How many sessions a worker has open at a time."""
 LEASE = 2.0
+GONE = 410
 PATIENCE = 90.0
 """The most seconds that a worker is frozen, or that nothing happens."""
 MODEL = "claude-sonnet-5-5"
@@ -82,6 +89,9 @@ class Verdict(Struct):
     """Paid calls of the engine: notes."""
     in_hand: int = 0
     """The questions that killed and frozen workers had in hand: each may cost one repeated call."""
+    broker_kills: int = 0
+    in_broker: int = 0
+    """The calls that brokers had under way, or kept, when they were killed: each may cost one repeated call."""
     tools: int = 0
     faults: list[str] = msgspec.field(default_factory=list)
     seconds: float = 0.0
@@ -95,7 +105,9 @@ class Verdict(Struct):
         return (
             f"{self.acknowledged:,} of {self.questions:,} questions answered, {self.kills} kills, "
             f"{self.freezes} freezes, {self.overtaken} refused writers, {self.repeated} repeated of {self.calls:,} "
-            f"paid calls ({self.in_hand} in hand), {self.own_calls:,} calls for notes, {self.tools:,} tool calls, "
+            f"paid calls ({self.in_hand} in hand), "
+            f"{self.broker_kills} brokers killed ({self.in_broker} in hand), "
+            f"{self.own_calls:,} calls for notes, {self.tools:,} tool calls, "
             f"{len(self.faults)} faults, {self.seconds:.0f} s"
         )
 
@@ -107,7 +119,15 @@ class Judge:
     """Hands out questions, sells answers, keeps the books, kills and freezes."""
 
     def __init__(
-        self, sessions: int, questions: int, kills: int, freezes: int, seed: int, *, surprises: float
+        self,
+        sessions: int,
+        questions: int,
+        kills: int,
+        freezes: int,
+        seed: int,
+        *,
+        surprises: float,
+        broker_kills: int = 0,
     ) -> None:
         """``surprises`` is the share of freezes that come at a random moment."""
         self._surprises = surprises
@@ -124,13 +144,14 @@ class Judge:
         """The questions that each worker has in hand."""
         self._sold = count()
         total = sessions * questions
-        strikes = ["kill"] * kills + ["freeze"] * freezes
+        strikes = ["kill"] * kills + ["freeze"] * freezes + ["broker"] * broker_kills
         self.chance.shuffle(strikes)
         # Each after so many acknowledgements, evenly over the run but for its end, where others must still be at work.
         self.strikes = deque(
             (1 + number * max(1, total * 4 // 5) // max(1, len(strikes)), strike)
             for number, strike in enumerate(strikes)
         )
+        self.broker: BrokerProcess | None = None
         self._ambushes = 0
         """How many freezes are to hit a worker that waits for an answer."""
 
@@ -204,6 +225,12 @@ class Judge:
         with self.changed:
             while self.strikes and self.strikes[0][0] <= len(self.answers):
                 _, how = self.strikes.popleft()
+                if how == "broker":
+                    assert self.broker is not None
+                    self.verdict.in_broker += sum(map(len, self._held.values()))
+                    self.verdict.broker_kills += 1
+                    self.broker.kill()
+                    continue
                 awake = [name for name in self.processes if name not in self.frozen]
                 victim = self.chance.choice(sorted(awake))
                 if how == "kill":
@@ -348,13 +375,60 @@ def listening(judge: Judge) -> Iterator[str]:
         server.server_close()
 
 
+class BrokerProcess:
+    """The gateway that holds the workers' calls; whoever kills it starts another one on its port."""
+
+    def __init__(self, upstream: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._home = tempfile.mkdtemp(prefix="sf-broker-")
+        self._upstream = upstream
+        self._process = self._started()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def kill(self) -> None:
+        """Kill it, and start another one."""
+        self._process.kill()
+        self._process.wait()
+        self._process = self._started()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "sevenfold", "gateway", "--broker", "--port", str(self._port)]
+        process = subprocess.Popen(
+            [*command, "--upstream", self._upstream],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self._home},
+            cwd=self._home,
+        )
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            except OSError as error:
+                if process.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError("the gateway does not answer") from error
+                time.sleep(0.05)
+            else:
+                return process
+
+
 # -- the worker ------------------------------------------------------------------------------------
 
 
 class Worker:
     """Answers questions until there are no more."""
 
-    def __init__(self, name: str, judge: str, url: str) -> None:
+    def __init__(self, name: str, judge: str, url: str, broker: str = "") -> None:
         import anthropic
 
         import sevenfold
@@ -364,8 +438,13 @@ class Worker:
         self.judge = judge
         self.store = PostgresStore.at(url)
         self.client = anthropic.Anthropic(
-            api_key="simulated-key", base_url=judge, max_retries=0, default_headers={"x-worker": name}
+            api_key="simulated-key",
+            base_url=broker or judge,
+            # While a broker is being replaced, the same call is made again.
+            max_retries=20 if broker else 0,
+            default_headers={"x-worker": name},
         )
+        self.brokered = bool(broker)
         self.tool = sevenfold.tool(
             {"name": "Read", "description": "Read.", "input_schema": {"type": "object"}}, kind="read"
         )
@@ -414,7 +493,7 @@ class Worker:
             client=self.client,
             tools=[self.tool],
             max_tokens=1_000,
-            settings={"context_window": 30_000},
+            settings={"context_window": 30_000, "broker": self.brokered},
             lock_wait=PATIENCE,
         )
         with opened:
@@ -429,9 +508,22 @@ class Worker:
                     )
                     continue
                 request = opened.prepare()
-                opened.observe(self.client.messages.create(**request))
+                opened.observe(self._asked(request))
             answer = "".join(json.loads(block.raw)["text"] for block in last.blocks if block.kind == "text")
             self.tell("acknowledge", session=session, question=question, answer=answer)
+
+    def _asked(self, request: Mapping[str, Any]) -> Any:
+        """The answer of the provider; raises `TranscriptOvertaken` if the broker knows that another worker has it."""
+        import anthropic
+
+        from sevenfold.errors import TranscriptOvertaken
+
+        try:
+            return self.client.messages.create(**request)
+        except anthropic.APIStatusError as error:
+            if error.status_code == GONE:
+                raise TranscriptOvertaken(str(error)) from error
+            raise
 
 
 def remove_fence() -> None:
@@ -473,9 +565,11 @@ def run(
     unfenced: bool = False,
     seed: int = 1,
     surprises: float = 0.5,
+    broker: bool = False,
+    broker_kills: int = 0,
 ) -> Verdict:
     """Let workers answer all questions under fire, and judge what is in the tables then."""
-    judge = Judge(sessions, questions, kills, freezes, seed, surprises=surprises)
+    judge = Judge(sessions, questions, kills, freezes, seed, surprises=surprises, broker_kills=broker_kills)
     began = time.monotonic()
     with PostgresServer() as server, listening(judge) as address:
         from sevenfold.stores.postgres.database import migrate
@@ -493,6 +587,9 @@ def run(
             url,
             *(["--unfenced"] if unfenced else []),
         ]
+        if broker or broker_kills:
+            judge.broker = BrokerProcess(address)
+            command += ["--broker-url", judge.broker.url]
 
         def start() -> None:
             name = next(names)
@@ -508,6 +605,8 @@ def run(
                 if not judge.done:
                     process.kill()
                 process.wait(PATIENCE)
+            if judge.broker is not None:
+                judge.broker.close()
         _inspect(judge, server.url(OWNER))
     judge.verdict.acknowledged = len(judge.answers)
     judge.verdict.seconds = time.monotonic() - began
@@ -604,15 +703,17 @@ def main() -> int:
         "seed": 1,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=number)
-    parser.add_argument("--unfenced", action="store_true")
-    for name in ("worker", "judge", "url"):
+    parser.add_argument("--broker-kills", type=int, default=0)
+    for name in ("unfenced", "broker"):
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("worker", "judge", "url", "broker-url"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     given = vars(parser.parse_args())
-    worker, judge, url = given.pop("worker"), given.pop("judge"), given.pop("url")
+    worker, judge, url, address = (given.pop(name) for name in ("worker", "judge", "url", "broker_url"))
     if worker:
         if given["unfenced"]:
             remove_fence()
-        Worker(worker, judge, url).run()
+        Worker(worker, judge, url, address or "").run()
         return 0
     verdict = run(**given)
     print(verdict)

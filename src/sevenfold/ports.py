@@ -434,6 +434,10 @@ class Call(Struct, frozen=True):
     of the prompt, and is empty for a request that shares nothing."""
     content_seconds: float = CONTENT_SECONDS
     """After how many seconds without content an answer is given up, however alive its connection is."""
+    name: str = ""
+    """Names the call for a broker in between: the record of its request in the session's log; empty without one."""
+    recorded: str = ""
+    """The name of the session's last call whose answer is in the log; a broker keeps that answer no longer."""
     retries: int | None = None
     """How often the client itself may send it again, without a word to the user; None: as the client is set up."""
 

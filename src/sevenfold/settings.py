@@ -140,6 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Around it.
     layer_plugins: tuple[Word, ...] = ()
     content_seconds: Positive = 900
+    broker: bool = False
     language: Word | None = None
     output_style: Word | None = None
     recall_vectors: Count = 50_000

@@ -39,6 +39,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--port", type=port)
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--upstream", metavar="URL")
+    command.add_argument("--broker", action="store_true")
     command.add_argument("--mode", choices=("watch", "keep"), default="watch")
     command.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND")
 
@@ -72,9 +73,10 @@ def _gateway(
     from sevenfold.doors.follower.follower import ConversationFollower
     from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
     from sevenfold.doors.follower.secret import secret_of
+    from sevenfold.doors.gateway.broker import Broker
     from sevenfold.doors.gateway.keeper import GatewayKeeper
     from sevenfold.doors.gateway.recorder import Recorder
-    from sevenfold.doors.gateway.report import five_lines, kept_line
+    from sevenfold.doors.gateway.report import broker_line, five_lines, kept_line
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
 
@@ -99,7 +101,15 @@ def _gateway(
         follower = keeping = KeepingFollower(*place, kept, clock=SystemClock(), ids=RandomIds())
     recorder = Recorder(follower, say)
     keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
-    gateway = Gateway(recorder, upstreams, host=options.host, port=options.port or 0, preparer=keeper)
+    broker = Broker() if options.broker else None
+    gateway = Gateway(
+        recorder,
+        upstreams,
+        host=options.host,
+        port=options.port or 0,
+        preparer=keeper,
+        broker=broker,
+    )
 
     def finish(since: float) -> None:
         written = [store.files(name).transcript for name in follower.sessions]
@@ -107,6 +117,8 @@ def _gateway(
             _say(line)
         if keeper is not None and keeping is not None:
             _say(kept_line(keeper.changed, keeping.own_usd))
+        if broker is not None:
+            _say(broker_line(broker.asked, broker.given_again))
 
     return gateway, finish
 

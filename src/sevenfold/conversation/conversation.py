@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import intake, reporting, turn
 from sevenfold.conversation.background import Ending, Runner
+from sevenfold.conversation.brokered import BrokeredCalls
 from sevenfold.conversation.elsewhere import AskedElsewhere
 from sevenfold.conversation.epoch import enter
 from sevenfold.conversation.epoch_state import EpochState
@@ -160,6 +161,7 @@ class Conversation(AskedElsewhere):
         self.resumed: LastRequest | None = last_request(log)
         """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
         self.account = account_of(log)
+        self.brokered = BrokeredCalls(log)
         self.own_usd = 0.0
         """The cost of the engine's own calls since the conversation was opened."""
         self.answered_at = answered_at(log)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.brokered import name_of
 from sevenfold.conversation.epoch import amend
 from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
@@ -171,10 +172,17 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         parameters={name: Raw(raw) for name, raw in fields.items()},
         why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
     )
-    record = c.record_request(record, body, sends_to=view.tip)
+    call = call_for(c, body, frame)
+    if c.settings.broker:
+        record = replace(record, again=c.brokered.again(body.sha256))
+        record = c.record_request(record, body, sends_to=view.tip)
+        call = replace(call, name=name_of(record), recorded=c.brokered.recorded)
+        c.brokered.sent(record)
+    else:
+        record = c.record_request(record, body, sends_to=view.tip)
     return Prepared(
         body,
-        call_for(c, body, frame),
+        call,
         messages,
         size,
         forecast,
@@ -308,6 +316,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
     edits_before = c.edits
     measured = _answer(c, prepared, reply)
+    c.brokered.answered()
     edits = c.edits
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
     epoch = c.epoch

@@ -64,12 +64,11 @@ class Messages(SdkProvider):
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""
-        fields = super().arguments(put)
-        parameters = {name: raw for name, raw in fields.items() if name in PARAMETERS}
-        if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
+        arguments = super().arguments(put)
+        known = PARAMETERS | {"extra_headers"}
+        parameters = {name: raw for name, raw in arguments.items() if name in known}
+        if extra := {name: raw for name, raw in arguments.items() if name not in known}:
             parameters["extra_body"] = Raw(msgspec.json.encode(extra))
-        if put.headers:
-            parameters["extra_headers"] = Raw(msgspec.json.encode(put.headers))
         return parameters
 
     def claims(self, fields: Fields, *, event: bool) -> bool:

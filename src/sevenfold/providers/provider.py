@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sevenfold.errors import ModelError
 from sevenfold.ports import AsyncClient, Call, Client, Reply
 from sevenfold.profiles import Profile, find
+from sevenfold.wire.brokered import broker_headers
 from sevenfold.wire.reader import Fields, Reader
 
 P = TypeVar("P", bound="Provider")
@@ -87,6 +88,12 @@ class Provider:
 
     # -- requests --------------------------------------------------------------------------------
 
+    def sent(self, call: Call, *, stream: bool = False) -> Put:
+        """The request as `put` builds it, with the name that a broker in between knows it by."""
+        put = self.put(call, stream=stream)
+        named = broker_headers(call.name, call.recorded)
+        return replace(put, headers={**put.headers, **named}) if named else put
+
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """Build the request for this API; raises `RequestRefused` if the API cannot express it.
 
@@ -98,7 +105,10 @@ class Provider:
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments, as JSON, for sending this request with the SDK's own method."""
-        return msgspec.json.decode(put.body, type=Fields)
+        arguments = msgspec.json.decode(put.body, type=Fields)
+        if put.headers:
+            arguments["extra_headers"] = Raw(msgspec.json.encode(put.headers))
+        return arguments
 
     # -- answers ---------------------------------------------------------------------------------
 

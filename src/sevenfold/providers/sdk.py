@@ -272,7 +272,7 @@ class Incoming:
         listens: object = watch
         self._arrived = listens.arrived if isinstance(listens, ArrivalWatcher) else None
         self._provider = client.provider(call)
-        self.post = self._provider.post(self._provider.put(call, stream=client.stream), client)
+        self.post = self._provider.post(self._provider.sent(call, stream=client.stream), client)
         """The arguments for the SDK's `post`."""
         if call.retries is not None:
             self.post["options"] = {**self.post.get("options", {}), "max_retries": call.retries}

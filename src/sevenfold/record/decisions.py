@@ -178,6 +178,8 @@ class Request(Own, frozen=True, tag="request"):
     """US dollars the session had cost before it; None if a price is unknown."""
     number: int = 0
     """How many requests of the session came before it."""
+    again: str = ""
+    """The first request with the same bytes, if that one was never answered: the process that sent it was killed."""
 
 
 class Billed(Own, frozen=True, tag="billed"):

@@ -71,7 +71,7 @@ class Request(Mapping[str, Any]):
 
     @cached_property
     def _put(self) -> Put:
-        return self._provider.put(self._conversation.send(self._pending).call)
+        return self._provider.sent(self._conversation.send(self._pending).call)
 
     @cached_property
     def _arguments(self) -> Mapping[str, msgspec.Raw]:

@@ -18,7 +18,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import h11
 from msgspec import Struct
@@ -27,8 +27,14 @@ from msgspec.structs import replace
 from sevenfold.doors.follower.follower import ClientCall, FollowedCall
 from sevenfold.doors.follower.identity import SESSION, api_of
 from sevenfold.doors.follower.keeper import REFUSED
+from sevenfold.doors.gateway.broker import Broker, BrokeredCall, is_named
 from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, names_another_server
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
+from sevenfold.wire.brokered import BROKER_HEADERS
+from sevenfold.wire.client_request import Api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PIECE = 65_536
 MOST_HEAD = 262_144
@@ -38,11 +44,19 @@ MOST_JSON = 64_000_000
 LINGER_SECONDS = 2.0
 """How long a program may go on sending after the provider has ended the connection."""
 _FRAMING = (b"content-length", b"transfer-encoding")
+_OURS = frozenset({SESSION, *BROKER_HEADERS})
+"""Headers that are for the gateway, and not for the provider."""
+_OF_THE_CONNECTION = frozenset({"connection", "keep-alive", "accept-encoding", "expect"})
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
 _UNREADABLE = GatewayRefusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
+ANSWERED = GatewayRefusal(
+    410,
+    "Gone",
+    "another process has recorded the answer to this request since; open the session again to continue from there",
+)
 _TOO_LARGE = GatewayRefusal(413, "Content Too Large", f"a body may have at most {MOST_JSON:,} bytes")
 
 
@@ -67,14 +81,21 @@ class RequestHead(Struct, frozen=True):
         """The length of a body that does not come in chunks."""
         return int(self.headers.get("content-length") or 0)
 
-    def raw(self, target: str, authority: str, length: int | None = None) -> bytes:
-        """The head as it is passed on; with a ``length``, in front of a body of that length."""
+    def raw(self, target: str, authority: str, length: int | None = None, *, alone: bool = False) -> bytes:
+        """The head as it is passed on; with a ``length``, in front of a body of that length.
+
+        If the request is ``alone``, the connection ends with its answer, which is not compressed.
+        """
         lines = [b"%b %b HTTP/%b" % (self.method.encode(), target.encode("latin-1"), self.version)]
         if length is not None:
             lines.append(b"Content-Length: %d" % length)
+        if alone:
+            lines += [b"Connection: close", b"Accept-Encoding: identity"]
         for name, value in self.fields:
             lowered = name.lower()
-            if lowered == SESSION.encode() or (length is not None and lowered in _FRAMING):
+            if lowered.decode("latin-1") in _OURS or (length is not None and lowered in _FRAMING):
+                continue
+            if alone and lowered.decode("latin-1") in _OF_THE_CONNECTION:
                 continue
             lines.append(b"%b: %b" % (name, authority.encode() if lowered == b"host" else value))
         return b"\r\n".join((*lines, b"", b""))
@@ -123,6 +144,8 @@ class SharedParts(Struct, frozen=True):
     upstreams: Upstreams
     secure: ssl.SSLContext | None = None
     preparer: RequestPreparer | None = None
+    broker: Broker | None = None
+    """Holds calls for workers that may be killed; None if the gateway is no broker."""
 
 
 class Relay:
@@ -134,8 +157,14 @@ class Relay:
         writer: asyncio.StreamWriter,
         shared: SharedParts,
         passage: PassageWatcher,
+        new_passage: Callable[[], PassageWatcher] | None = None,
     ) -> None:
+        """``new_passage`` watches what the broker sends, which may go on when this connection has ended."""
         self._preparer = shared.preparer
+        self._broker = shared.broker
+        self._new_passage = new_passage
+        self._served = False
+        """Whether the connection ends because a broker's answer does."""
         self._instead: tuple[FollowedCall, bytes] | None = None
         """What to send if the provider refuses the request under way: the call, and the program's own request."""
         self._reader = reader
@@ -153,7 +182,7 @@ class Relay:
     async def run(self) -> None:
         """Pass on requests and answers until either side ends the connection."""
         try:
-            while (head := await self._head()) is not None:
+            while not self._served and (head := await self._head()) is not None:
                 await self._pass_on(head)
             await self._requests_ended()
         except _Refused as refused:
@@ -194,6 +223,9 @@ class Relay:
         if looked_at and head.length > MOST_JSON:
             raise _Refused(_TOO_LARGE)
         api = api_of(head.method, admitted)
+        if self._broker is not None and api is not None and is_named(head.headers):
+            await self._pass_brokered(self._broker, head, admitted, api)
+            return
         if self._preparer is not None and api is not None and "expect" not in head.headers:
             await self._pass_prepared(head, admitted, ClientCall(api, admitted, head.headers, b""))
             return
@@ -221,6 +253,36 @@ class Relay:
         out.write(head.raw(target, upstream.authority, len(sent)) + sent)
         self._passage.requested(head.method, admitted, head.headers, sent, prepared)
         await out.drain()
+
+    async def _pass_brokered(self, broker: Broker, head: RequestHead, admitted: str, api: Api) -> None:
+        """Pass back the answer to a call that the broker makes, or has made for another worker."""
+        assert self._new_passage is not None
+        upstream, target = self._upstreams.route(admitted, head.headers)
+        if "expect" in head.headers:
+            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = await self._whole_body(head)
+        raw = head.raw(target, upstream.authority, len(body), alone=True) + body
+        call = BrokeredCall(api, admitted, head.headers, body, f"{upstream}", raw)
+        answer = broker.ask(call, lambda: self._opened(upstream), self._new_passage)
+        if answer is None:
+            raise _Refused(ANSWERED)
+        self._served = True
+        started = False
+        try:
+            async for chunk in answer.chunks():
+                started = True
+                self._writer.write(chunk)
+                await self._writer.drain()
+        except OSError as error:
+            if answer.failed is None:
+                raise  # the worker has gone; the broker goes on
+            if started:
+                _reset(self._writer)
+                return
+            why = error.strerror or type(error).__name__
+            raise _Refused(
+                GatewayRefusal(502, "Bad Gateway", f"no connection to {upstream}: {why}")
+            ) from None
 
     async def _whole_body(self, head: RequestHead) -> bytes:
         """The body of a request, which is looked at before any of it is passed on."""

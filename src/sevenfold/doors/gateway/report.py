@@ -67,6 +67,12 @@ def kept_line(changed: int, own_usd: float) -> str:
     )
 
 
+def broker_line(asked: int, given_again: int) -> str:
+    """What the broker held for workers."""
+    calls = "call" if asked == 1 else "calls"
+    return f"{'held':<12}{asked:,} {calls} for workers; {given_again:,} had been paid for already when they were asked"
+
+
 def _recorded(report: ProfileReport, statistics: CallStatistics, transcripts: Sequence[Path]) -> str:
     if not statistics.requests:
         return f"{'calls':<12}none came by; {NONE_CAME}"
