@@ -29,6 +29,31 @@ def under_fire(_: Path | None) -> list[Outcome]:
     ]
 
 
+def with_broker(_: Path | None) -> list[Outcome]:
+    """The same with a broker between the workers and the provider, first left alone and then killed, too."""
+    if is_quick():
+        held = fire.run(sessions=40, kills=6, freezes=6, broker=True)
+        struck = fire.run(sessions=40, kills=3, freezes=3, broker_kills=3)
+    else:
+        held = fire.run(sessions=500, kills=30, freezes=30, broker=True)
+        struck = fire.run(sessions=300, kills=10, freezes=10, broker_kills=10)
+    return [
+        Outcome(
+            "nothing lost, doubled or out of order with a broker",
+            not held.faults and not struck.faults,
+            f"{held}; {struck}",
+            "0 faults",
+        ),
+        Outcome("repeated paid calls with a broker", held.repeated == 0, f"{held.repeated:,}", "0"),
+        Outcome(
+            "repeated paid calls when the broker is killed, too",
+            struck.repeated <= struck.in_broker,
+            f"{struck.repeated:,}",
+            f"at most the {struck.in_broker:,} in hand",
+        ),
+    ]
+
+
 def without_fence(_: Path | None) -> list[Outcome]:
     """The control: writers that trust their leases double answers, so the run above can fail."""
     verdict = fire.run(sessions=40, kills=0, freezes=8, unfenced=True)
@@ -79,6 +104,7 @@ def cost(_: Path | None) -> list[Outcome]:
 
 POINTS: list[Point] = [
     ("PostgreSQL: workers killed and frozen", under_fire),
+    ("PostgreSQL: workers killed and frozen, with a broker", with_broker),
     ("PostgreSQL: the same without a fence", without_fence),
     ("PostgreSQL: server stopped at once", server_stopped),
     ("PostgreSQL: behind a pooler", through_pooler),
