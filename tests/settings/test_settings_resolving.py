@@ -52,7 +52,7 @@ def test_without_any_layer_every_value_is_the_default():
 
 
 @pytest.mark.spec("S8.2")
-def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_in_or_needs_a_gateway_is_off_by_default():
+def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_in_or_needs_more_is_off_by_default():
     off = {one.name for one in all_settings() if one.kind == "switch" and not one.default}
     assert off == {
         "reactive_only",
