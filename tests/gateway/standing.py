@@ -13,6 +13,7 @@ from sevenfold.doors.follower.follower import ConversationFollower
 from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
 from sevenfold.doors.gateway.keeper import GatewayKeeper
 from sevenfold.doors.gateway.recorder import Recorder
+from sevenfold.doors.gateway.relay import Handling
 from sevenfold.doors.gateway.server import Gateway
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.settings import Settings
@@ -59,7 +60,7 @@ def keeping(folder: Path, upstream: str, window: int) -> Iterator[Standing]:
     )
     recorder = Recorder(kept, said.append)
     upstreams = Upstreams.chosen(upstream, {})
-    with Gateway(recorder, upstreams, preparer=GatewayKeeper(recorder, kept)) as gateway:
+    with Gateway(recorder, upstreams, handling=Handling(preparer=GatewayKeeper(recorder, kept))) as gateway:
         yield Standing(gateway, recorder, JsonlStore(folder), said)
 
 

@@ -19,6 +19,7 @@ import pytest
 import sevenfold
 from sevenfold.doors.gateway.broker import KEPT_SECONDS, Broker
 from sevenfold.doors.gateway.recorder import Recorder
+from sevenfold.doors.gateway.relay import Handling
 from sevenfold.doors.gateway.server import Gateway
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.stores.memory import MemoryStore
@@ -108,7 +109,7 @@ class Brokered:
         self.broker = Broker(now=lambda: self.time)
         upstreams = Upstreams.chosen(f"http://127.0.0.1:{self._server.server_port}", {})
         recorder = Recorder(follower(folder), lambda _: None)
-        self.gateway = Gateway(recorder, upstreams, broker=self.broker)
+        self.gateway = Gateway(recorder, upstreams, handling=Handling(broker=self.broker))
         self.gateway.__enter__()
 
     def close(self) -> None:
@@ -216,6 +217,12 @@ def test_answers_are_kept_for_an_hour(brokered):
     assert brokered.provider.calls == 4
 
 
+def test_a_worker_is_told_that_its_connection_ends_with_the_answer(brokered):
+    with brokered.asking("r1") as response:
+        assert response.headers["connection"] == "close"
+        assert response.read()
+
+
 def test_the_provider_does_not_see_what_is_for_the_broker(brokered):
     brokered.ask("r1", recorded="r0")
     (headers,) = brokered.provider.headers
@@ -228,7 +235,7 @@ def test_a_provider_that_cannot_be_reached_is_said(tmp_path):
         port = nobody.getsockname()[1]
     recorder = Recorder(follower(tmp_path), lambda _: None)
     upstreams = Upstreams.chosen(f"http://127.0.0.1:{port}", {})
-    with Gateway(recorder, upstreams, broker=Broker()) as gateway:
+    with Gateway(recorder, upstreams, handling=Handling(broker=Broker())) as gateway:
         connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SECONDS)
         connection.request("POST", "/v1/messages", "{}", {CALL_HEADER: "r1"})
         response = connection.getresponse()

@@ -76,6 +76,7 @@ def _gateway(
     from sevenfold.doors.gateway.broker import Broker
     from sevenfold.doors.gateway.keeper import GatewayKeeper
     from sevenfold.doors.gateway.recorder import Recorder
+    from sevenfold.doors.gateway.relay import Handling
     from sevenfold.doors.gateway.report import broker_line, five_lines, kept_line
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
@@ -107,8 +108,7 @@ def _gateway(
         upstreams,
         host=options.host,
         port=options.port or 0,
-        preparer=keeper,
-        broker=broker,
+        handling=Handling(keeper, broker),
     )
 
     def finish(since: float) -> None:

@@ -248,8 +248,8 @@ class Broker:
             out.write(call.raw)
             passage.requested("POST", call.target, dict(call.headers), call.body)
             await out.drain()
-            while chunk := await reader.read(PIECE):
-                answer.add(chunk)
+            async for chunk, given in _pieces(reader):
+                answer.add(given)
                 passage.received(chunk)
                 if _ends_with(http, chunk):
                     break
@@ -265,6 +265,25 @@ class Broker:
                 out.transport.abort()
                 with suppress(OSError):
                     await out.wait_closed()
+
+
+async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
+    """The pieces of an answer, each as it came and as it is given.
+
+    What is given says in its head that the connection ends with it. Not every provider repeats that, and a worker that
+    sends its next request on the same connection would find it closed.
+    """
+    head = b""
+    while b"\n" not in head:
+        chunk = await reader.read(PIECE)
+        if not chunk:
+            yield head, head
+            return
+        head += chunk
+    status, _, rest = head.partition(b"\n")
+    yield head, status + b"\nConnection: close\r\n" + rest
+    while chunk := await reader.read(PIECE):
+        yield chunk, chunk
 
 
 def _ends_with(http: h11.Connection, chunk: bytes) -> bool:

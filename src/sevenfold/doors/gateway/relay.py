@@ -137,15 +137,21 @@ class RequestPreparer(Protocol):
         """The provider refused what was sent in place of the program's own body."""
 
 
+class Handling(Struct, frozen=True):
+    """What happens to requests to models besides being passed on."""
+
+    preparer: RequestPreparer | None = None
+    broker: Broker | None = None
+    """Holds calls for workers that may be killed; None if the gateway is no broker."""
+
+
 class SharedParts(Struct, frozen=True):
     """What all connections of a gateway share."""
 
     guard: Guard
     upstreams: Upstreams
     secure: ssl.SSLContext | None = None
-    preparer: RequestPreparer | None = None
-    broker: Broker | None = None
-    """Holds calls for workers that may be killed; None if the gateway is no broker."""
+    handling: Handling = Handling()
 
 
 class Relay:
@@ -160,8 +166,8 @@ class Relay:
         new_passage: Callable[[], PassageWatcher] | None = None,
     ) -> None:
         """``new_passage`` watches what the broker sends, which may go on when this connection has ended."""
-        self._preparer = shared.preparer
-        self._broker = shared.broker
+        self._preparer = shared.handling.preparer
+        self._broker = shared.handling.broker
         self._new_passage = new_passage
         self._served = False
         """Whether the connection ends because a broker's answer does."""

@@ -11,10 +11,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sevenfold.doors.gateway.broker import Broker
 from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard, is_loopback
 from sevenfold.doors.gateway.recorder import Recorder
-from sevenfold.doors.gateway.relay import PIECE, Relay, RequestPreparer, SharedParts
+from sevenfold.doors.gateway.relay import PIECE, Handling, Relay, SharedParts
 from sevenfold.doors.gateway.upstreams import Upstreams
 from sevenfold.errors import UserError
 
@@ -34,15 +33,13 @@ class Gateway:
         host: str = "127.0.0.1",
         port: int = 0,
         token: str = "",
-        preparer: RequestPreparer | None = None,
-        broker: Broker | None = None,
+        handling: Handling | None = None,
     ) -> None:
         """With a ``host`` that other machines reach, there is always a token; by default a new one."""
         if not is_loopback(host):
             token = token or secrets.token_urlsafe(24)
         self._recorder = recorder
-        self._preparer = preparer
-        self._broker = broker
+        self._handling = handling or Handling()
         self._upstreams = upstreams
         self._listener = _listening(host, port)
         self.port: int = self._listener.getsockname()[1]
@@ -101,8 +98,8 @@ class Gateway:
             server.close()
             for connection in self._connections:
                 connection.cancel()
-            if self._broker is not None:
-                await self._broker.close()
+            if self._handling.broker is not None:
+                await self._handling.broker.close()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=STOPPING_SECONDS)
             await asyncio.sleep(0)  # closed sockets are let go of in the next round of the loop
@@ -112,7 +109,7 @@ class Gateway:
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        shared = SharedParts(self._guard, self._upstreams, self._secure, self._preparer, self._broker)
+        shared = SharedParts(self._guard, self._upstreams, self._secure, self._handling)
         relay = Relay(reader, writer, shared, self._recorder.passage(), self._recorder.passage)
         with suppress(asyncio.CancelledError):
             await relay.run()
