@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sevenfold.archive.log_reader import LogReader, session_key
+from sevenfold.archive.log_reader import LogReader, SessionHistory, session_key
 from sevenfold.archive.profile.files import profile_file
+from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.errors import TranscriptMissing
 from sevenfold.stores.jsonl.lock import FileLock, is_held
+from sevenfold.stores.jsonl.log import scan
 from tests.profile.making import Tape, call, result, text, usage
 
 
@@ -65,6 +69,75 @@ def test_a_session_read_in_any_pieces_is_the_same_as_one_read_at_once(
     at_once.catch_up()
     assert state_of(reader) == state_of(at_once)
     assert reader.version == 1
+
+
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(["talk", "read", "parallel", "clear", "compact", "rewind", "picture", "error"]),
+        st.integers(0, 4_000),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.spec("S33.12")
+@given(moves)
+def test_what_is_known_of_a_session_is_the_same_without_its_content_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[str, int]]
+) -> None:
+    tape = Tape()
+    calls: list[str] = []
+    for number, (move, size) in enumerate([("talk", 200), *happened]):
+        words = f"{number} " + "word " * (size // 5)
+        tape.user(words)
+        if move == "clear" and calls:
+            tape.cleared(*calls[::2])
+        if move == "compact":
+            tape.compacted(words)
+        if move == "rewind":
+            tape.parent = f"u{max(0, len(tape.lines) - 4)}"
+            tape.user("Otherwise: " + words)
+        names = [f"t{number}-{part}" for part in range(2 if move == "parallel" else 1)]
+        asked = [call("Read", name, file_path=f"/{name}", about=words) for name in names]
+        prompt = usage(100 + size, number * 50, 300, output=9)
+        tape.answer(f"m{number}", prompt, text(words), text("  "), *(asked if move != "talk" else []))
+        if move == "talk":
+            continue
+        calls += names
+        shown: Any = (
+            [{"type": "image", "source": {"data": "AAAA" * 30}}, text(words)]
+            if move == "picture"
+            else words
+        )
+        for name in names:
+            tape.user(result(name, shown, **({"is_error": True} if move == "error" else {})))
+    path = tape.save(tmp_path_factory.mktemp("slim") / "s.jsonl")
+    slim = LogReader(path)
+    slim.catch_up()
+    whole = SessionHistory()
+    reader = TranscriptReader(watch=whole)
+    for line in scan(path):
+        reader.take(line)
+
+    def known(history: SessionHistory) -> list[Any]:
+        lane = history.main
+        return [
+            [(sent.request, sent.report, list(sent.sizes), sent.usd) for sent in lane.requests],
+            sorted(
+                (stay.record, stay.entered, stay.left or -1, stay.held.tokens, stay.held.piece.category,
+                 stay.held.piece.tool, stay.held.piece.what)
+                for stay in lane.lifetimes
+                if stay.record
+            ),
+        ]  # fmt: skip
+
+    assert known(slim.history) == known(whole)
+    assert slim.reader.books.breaks == reader.books.breaks
+    figures = slim.reader.figures(path)
+    assert slim.reader.figures(path) == figures, "looking changes nothing"
+    assert msgspec.structs.replace(profile_file(path)[0], repairs={}, format="transcript") == (
+        msgspec.structs.replace(figures, repairs={}, format="transcript")
+    )
 
 
 @pytest.mark.spec("S33.1")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -207,10 +208,11 @@ def test_whatever_happens_the_tokens_carried_are_the_tokens_reported(
 ) -> None:
     tally = SessionTally()
     context, reported = WindowHistory(tally), 0
-    live: dict[Hashable, ContextPiece] = {}
+    live: dict[Hashable, Callable[[], ContextPiece]] = {}
     for number, (what, size, prompt) in enumerate(happened):
         if what == "add":
-            live[number] = ContextPiece("user_text", measure(blocks.text("x" * size)))
+            piece = ContextPiece("user_text", measure(blocks.text("x" * size)))
+            live[number] = partial(ContextPiece, piece.category, piece.weight)
             context.enter(number, live[number])
         elif what == "call":
             context.called(prompt, "claude-a")

@@ -40,7 +40,7 @@ class Lifetime(Struct, gc=False):
         return (newest if self.left is None else self.left) - self.entered
 
 
-class SentRequest(Struct):
+class SentRequest(Struct, gc=False):
     """One request of a conversation whose usage is known."""
 
     request: int

@@ -131,7 +131,7 @@ class LogReader:
     def _begin(self) -> None:
         self.version += 1
         self.history = SessionHistory()
-        self.reader = TranscriptReader(watch=self.history)
+        self.reader = TranscriptReader(watch=self.history, fetch=self.record)
         self.format = ""
         self.lines: list[bytes] = []
         """The converted lines, if the file is another tool's."""

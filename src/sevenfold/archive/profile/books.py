@@ -120,15 +120,25 @@ class Books:
         """Close all lanes and return the profile; ``known`` holds the fields that are not counted here."""
         for lane in self._lanes:
             lane.close()
+        return self.figures(**known)
+
+    def figures(self, **known: Any) -> SessionProfile:
+        """The profile if nothing came after what was read so far; changes nothing, so more can be read."""
+        settled = [*self.settled, *(lane.open_report for lane in self._lanes if lane.open_report)]
+        tally = self.tally.copied()
+        for lane in self._lanes:
+            lane.context.book_into(tally)
         days: dict[tuple[str | None, str], list[CallReport]] = {}
-        for report in self.settled:
+        for report in settled:
             days.setdefault((report.day, report.model or "unknown"), []).append(report)
-        models = Counter(report.model or "unknown" for report in self.settled)
-        spent = _spent(self.settled)
+        models = Counter(report.model or "unknown" for report in settled)
+        spent = _spent(settled)
         ideal = fsum(lane.ideal_cost() for lane in self._lanes)
         window, known_from = self.window_of(models)
         # If a file contains only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
+        compactions = [*self.compactions, *self._pending(self.compactions)]
+        clearings = [*self.clearings, *self._pending(self.clearings)]
         return SessionProfile(
             **known,
             models=dict(models.most_common()),
@@ -137,13 +147,13 @@ class Books:
             side_calls=sum(lane.calls for lane in self._lanes if lane.number != main),
             engine_calls=len(self.engine_reports),
             **spent,
-            compactions=len(self.compactions),
-            clearings=len(self.clearings),
-            uncached_cost_usd=money(uncached for _, uncached in map(_costs, self.settled)),
+            compactions=len(compactions),
+            clearings=len(clearings),
+            uncached_cost_usd=money(uncached for _, uncached in map(_costs, settled)),
             ideal_cost_usd=None if spent["cost_usd"] is None else ideal,
-            hour_lifetime_extra_usd=fsum(map(_hour_extra, self.settled)),
-            tokens_by_category=self.tally.by_category(),
-            carried_by_category=self.tally.carried(),
+            hour_lifetime_extra_usd=fsum(map(_hour_extra, settled)),
+            tokens_by_category=tally.by_category(),
+            carried_by_category=tally.carried(),
             peak_context_tokens=max((point.tokens for point in self.points), default=0),
             window_tokens=window,
             window_source=known_from,
@@ -151,20 +161,24 @@ class Books:
                 DayUsage(day=day, model=model, **_spent(calls)) for (day, model), calls in days.items()
             ],
             cache_breaks=_renumbered(self.breaks, main),
-            compaction_events=_renumbered(self.compactions, main),
-            clearing_events=_renumbered(self.clearings, main),
+            compaction_events=_renumbered(compactions, main),
+            clearing_events=_renumbered(clearings, main),
             unrecorded_events=_renumbered(self.unrecorded, main),
-            largest_items=self.tally.largest(),
-            repeated_reads=self.tally.repeats(),
-            growth=self.tally.growth(),
+            largest_items=tally.largest(),
+            repeated_reads=tally.repeats(),
+            growth=tally.growth(),
             context_over_time=[
                 structs.replace(point, lane=0) if point.lane == main else point for point in self.points
             ],
-            partial_outputs=sum(not report.whole for report in self.settled),
+            partial_outputs=sum(not report.whole for report in settled),
             damaged_lines=self.damaged,
             unknown_lines=dict(self.unknown.most_common()),
             repairs=dict(self.repairs),
         )
+
+    def _pending(self, events: list[Shrinking]) -> list[Shrinking]:
+        """The events of this list after which no prompt came yet."""
+        return [event for lane in self._lanes for event in lane.pending_of(events)]
 
     def window_of(self, models: Counter[str]) -> tuple[int | None, str | None]:
         """The window and its source: recorded in the transcript, inferred from what happened, or the model's.
@@ -316,6 +330,16 @@ class Lane:
         """Record that a request differs from the one before it, as a gateway saw it; ``cause`` says in what."""
         self._cache.happened(cause)
 
+    @property
+    def open_report(self) -> CallReport | None:
+        """The report of the newest call, which may still grow."""
+        return self._open
+
+    def pending_of(self, events: list[Shrinking]) -> list[Shrinking]:
+        """What is still to be added to this list of the books, in a lane that counts it."""
+        counted = self.calls or not self._skipped
+        return [event for target, event in self._pending if target is events and counted]
+
     def close(self) -> None:
         """Count everything still pending."""
         self._settle()
@@ -325,7 +349,9 @@ class Lane:
 
     def ideal_cost(self) -> float:
         """The cost of the priced calls with a perfect cache, which restarts at compactions and model changes."""
-        runs = groupby(self._billed, key=lambda call: (call[0], call[1].model))
+        runs = groupby(
+            [*self._billed, *self._bill_of(self._open)], key=lambda call: (call[0], call[1].model)
+        )
         listed = [list(run) for _, run in runs]
         return fsum(ideal_cost([call for *_, call in run], run[0][1]) or 0.0 for run in listed)
 
@@ -365,7 +391,14 @@ class Lane:
         if report is None:
             return
         self._books.settled.append(report)
-        if usage := report.usage:
-            self._lifetime = lifetime_of(usage) or self._lifetime
-            call = BilledCall(report.prompt, usage.output_tokens, self._lifetime)
-            self._billed.append((self._compactions, report.profile, call))
+        self._billed += self._bill_of(report)
+        if report.usage:
+            self._lifetime = lifetime_of(report.usage) or self._lifetime
+
+    def _bill_of(self, report: CallReport | None) -> list[tuple[int, Profile, BilledCall]]:
+        """What a call adds to the bill; nothing if its usage is not known."""
+        if report is None or report.usage is None:
+            return []
+        lifetime = lifetime_of(report.usage) or self._lifetime
+        call = BilledCall(report.prompt, report.usage.output_tokens, lifetime)
+        return [(self._compactions, report.profile, call)]

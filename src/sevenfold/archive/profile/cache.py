@@ -31,7 +31,7 @@ DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_chang
 """Reasons from the server that explain a miss; other reasons only say that it does not know."""
 
 
-class CallReport(Struct, frozen=True):
+class CallReport(Struct, frozen=True, gc=False):
     """A transcript's information about one call."""
 
     model: str

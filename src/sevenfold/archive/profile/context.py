@@ -10,12 +10,13 @@ pieces add up to the reported prompt.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from hashlib import blake2b
 from statistics import median
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.archive.profile.figures import LARGEST, Growth, LargeItem, Repeats
 from sevenfold.archive.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
@@ -30,7 +31,7 @@ MOST_RATIO = 2.0
 """The limits of the factor by which a reported growth corrects an estimate."""
 
 
-class HeldPiece(Struct):
+class HeldPiece(Struct, gc=False):
     """A piece that is, or was, in the context."""
 
     piece: ContextPiece
@@ -89,6 +90,17 @@ class SessionTally:
         rule = sum(_chars4(held.piece.weight) for held in fresh)
         self._growths.append((actual, rule, sum(held.tokens for held in fresh)))
         return True
+
+    def copied(self) -> SessionTally:
+        """A copy, to which more can be booked."""
+        copy = SessionTally()
+        copy._tokens.update(self._tokens)
+        copy._carried.update(self._carried)
+        copy._largest = list(self._largest)
+        copy._growths = list(self._growths)
+        copy.wasted = list(self.wasted)
+        copy.read_after_loss = self.read_after_loss
+        return copy
 
     def by_category(self) -> dict[str, int]:
         """Tokens that entered the context, by category, each piece counted once."""
@@ -151,13 +163,13 @@ class WindowHistory:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._held
 
-    def enter(self, key: Hashable, piece: ContextPiece) -> None:
+    def enter(self, key: Hashable, piece: Callable[[], ContextPiece]) -> None:
         """Add a piece to the context; one that was there before returns with its size."""
         if key in self._held:
             return
         held = self._parked.pop(key, None)
         if held is None:
-            held = HeldPiece(piece, self._calls)
+            held = HeldPiece(piece(), self._calls)
             self._fresh.append(held)
         held.since = self._calls
         held.here = True
@@ -180,9 +192,9 @@ class WindowHistory:
         elif earlier not in (None, key):
             self._tally.read_after_loss += 1
 
-    def show(self, live: Mapping[Hashable, ContextPiece]) -> bool:
+    def show(self, live: Mapping[Hashable, Callable[[], ContextPiece]]) -> bool:
         """Make the context contain exactly these pieces; returns whether any other piece left."""
-        gone = self._visible() - live.keys()
+        gone = [key for key in self._visible() if key not in live]
         for key in gone:
             self._parked[key] = self._leave(key)
         for key, piece in live.items():
@@ -190,7 +202,7 @@ class WindowHistory:
         self._linear = self._linear and not gone
         return bool(gone)
 
-    def restart(self, live: Mapping[Hashable, ContextPiece]) -> None:
+    def restart(self, live: Mapping[Hashable, Callable[[], ContextPiece]]) -> None:
         """Restart with these pieces: a compaction removed all others for good."""
         self._weigh()
         pieces = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
@@ -211,6 +223,9 @@ class WindowHistory:
             rest = max(0.0, prompt - self._held_tokens)
             self._hold(SYSTEM, HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, rest))
         self._balance(prompt, fresh, same_model)
+        for held in fresh:
+            # Its tokens are known now, and a long session has a hundred thousand of these.
+            held.piece = replace(held.piece, weight=NOTHING)
         self._linear = counted
         self._calls += counted
         if self._watch is not None:
@@ -224,11 +239,24 @@ class WindowHistory:
         self._weigh()
         self._book_all()
 
-    def _visible(self) -> set[Hashable]:
-        """The keys of the pieces that the transcript records."""
-        return {
-            key for key, held in self._held.items() if held.piece.category != UNLOGGED and key != SYSTEM
-        }
+    def book_into(self, tally: SessionTally) -> None:
+        """Book in a copy of the tally what `close` would book, and change nothing here."""
+        fresh = {id(held) for held in self._fresh}
+        copies: dict[int, HeldPiece] = {}
+        for held in [*self._held.values(), *self._parked.values()]:
+            copy = copies[id(held)] = replace(held)
+            if id(held) in fresh:
+                copy.tokens = max(0.0, self._estimator.tokens(held.piece.weight))
+            if held.here:
+                copy.calls += self._calls - held.since
+            tally.book(copy)
+        tally.wasted = [copies.get(id(held), held) for held in tally.wasted]
+
+    def _visible(self) -> Iterator[Hashable]:
+        """The keys of the pieces that the transcript records, in the order they entered."""
+        for key, held in self._held.items():
+            if held.piece.category != UNLOGGED and key != SYSTEM:
+                yield key
 
     def _hold(self, key: Hashable, held: HeldPiece) -> None:
         self._held[key] = held

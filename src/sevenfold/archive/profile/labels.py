@@ -39,7 +39,7 @@ _READERS = frozenset(
 )
 
 
-class ContextPiece(Struct, frozen=True):
+class ContextPiece(Struct, frozen=True, gc=False):
     """A piece of content that enters the context, named."""
 
     category: str
@@ -48,7 +48,7 @@ class ContextPiece(Struct, frozen=True):
     what: str = ""
 
 
-class CallLabel(Struct, frozen=True):
+class CallLabel(Struct, frozen=True, gc=False):
     """The name and description of a tool call in a report."""
 
     tool: str

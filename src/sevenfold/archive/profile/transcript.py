@@ -6,9 +6,10 @@ books. Each sub-agent in the same file gets its own fold and lane.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -35,6 +36,8 @@ from sevenfold.stores.home import branch_of
 from sevenfold.stores.jsonl.log import Line
 
 _T = TypeVar("_T")
+Fetch = Callable[[str], bytes | None]
+"""Gives the line of a message by its id, from wherever the transcript is stored."""
 
 KNOWN_TYPES = frozenset(
     {
@@ -87,8 +90,14 @@ class TranscriptReader:
     """Reads a transcript line by line."""
 
     def __init__(
-        self, form: str = "transcript", scope: Scope | None = None, watch: TranscriptWatch | None = None
+        self,
+        form: str = "transcript",
+        scope: Scope | None = None,
+        watch: TranscriptWatch | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
+        """With ``fetch``, no content is kept in memory, and repairs of the conversation are not counted."""
+        self.fetch = fetch
         self.format = form
         self.scope = scope or Scope()
         self.project = ""
@@ -125,7 +134,7 @@ class TranscriptReader:
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
             self._bill(entry.made)
         for _, said in self._queue.due(line.offset, entry):
-            self._conversation(said, _Head()).take(said, _Head())
+            self._conversation(said, _Head()).take(said, _Head(), stored=False)
         self._conversation(entry, head).take(entry, head)
         if self._watch is not None:
             self._watch.took(entry, line)
@@ -148,6 +157,13 @@ class TranscriptReader:
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
+        return self.books.close(**self._identity(file))
+
+    def figures(self, file: Path) -> SessionProfile:
+        """The profile if the file ended here; changes nothing, so more can be read."""
+        return self.books.figures(**self._identity(file))
+
+    def _identity(self, file: Path) -> dict[str, Any]:
         ids = self.session_ids
         agents = self.agent_ids
         session = file.stem if file.stem in ids or not ids else ids[0]
@@ -157,15 +173,15 @@ class TranscriptReader:
             # A branch of ours is named by its folder: its records have the id of the branch.
             session = parent = branch.session
             agent = agent or branch.name
-        return self.books.close(
-            file=str(file),
-            session_id=session,
-            agent_id=agent or None,
-            parent=parent or None,
-            format=self.format,
-            title=self.title,
-            project=self.project,
-        )
+        return {
+            "file": str(file),
+            "session_id": session,
+            "agent_id": agent or None,
+            "parent": parent or None,
+            "format": self.format,
+            "title": self.title,
+            "project": self.project,
+        }
 
     def _count(self, entry: Entry, head: _Head) -> None:
         match entry:
@@ -221,7 +237,7 @@ class _Conversation:
         """Whether the newest entry is a damaged line."""
         self._reader = reader
         self._lane: Lane = reader.books.open_lane(side=side)
-        self._view = View()
+        self._view = self._new_view()
         self._layout = 0
         """The version of the view's layout that the context reflects."""
         self._shrunk: set[str] = set()
@@ -231,12 +247,24 @@ class _Conversation:
         self._newest = ""
         self._heard_at: float | None = None
         self._repairs: set[tuple[str, str]] = set()
+        self._heard: Said | None = None
+        """The newest record with its content, if the view has it without."""
 
-    def take(self, entry: Entry, head: _Head) -> None:
-        """Read the next entry of this conversation."""
+    def _new_view(self) -> View:
+        # Sizes are needed once, when a piece enters, and messages not at all.
+        return View(weighs=self._reader.fetch is None)
+
+    def take(self, entry: Entry, head: _Head, *, stored: bool = True) -> None:
+        """Read the next entry of this conversation; ``stored`` says whether it can be fetched again."""
         if isinstance(entry, Boundary):
             self._note_repairs()
-        self._view.add(entry)
+        self._heard = None
+        if isinstance(entry, Said) and stored and self._reader.fetch is not None:
+            self._heard = entry
+            parent = self._view.entry(entry.parent or "")
+            self._view.add(without_content(entry, parent.uuid if parent else entry.parent))
+        else:
+            self._view.add(entry)
         if isinstance(entry, Decision) and isinstance(entry.made, Relayed):
             for change in entry.made.changes:
                 self._lane.changed(f"{change}_changed")
@@ -271,7 +299,7 @@ class _Conversation:
         own = entry.uuid if isinstance(entry, Said) else ""
         items = self._view.items
         others = [item for item in items if item.said.uuid != own]
-        live = {key: piece for item in others for key, piece, _ in self._pieces(item)}
+        live = {key: piece for item in others for key, piece in self._pieces(item)}
         if not self._restarting:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
@@ -292,7 +320,7 @@ class _Conversation:
         first = items[0].seq
         if not isinstance(boundary, Boundary):
             return
-        view = View()
+        view = self._new_view()
         for item in sorted(items, key=lambda item: item.seq):
             if item.seq == first:
                 view.add(structs.replace(boundary, own=False))
@@ -302,7 +330,8 @@ class _Conversation:
             self._view = view
 
     def _note_repairs(self) -> None:
-        self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
+        if self._reader.fetch is None:
+            self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
 
     # -- what enters the context -------------------------------------------------------------
 
@@ -318,10 +347,14 @@ class _Conversation:
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
         item = self._view.item(said.uuid)
-        for key, piece, block in self._pieces(item) if item else ():
+        if item is None:
+            return
+        for block in item.shown:
+            key = _key(item, block)
+            self._label(item, block)
             if key not in self._lane.context:
-                self._lane.context.enter(key, piece)
-                self._lane.context.note_read(key, block, self._calls.get(block.id))
+                self._lane.context.enter(key, partial(self._piece, item, block))
+                self._lane.context.note_read(key, self._original(item, block), self._calls.get(block.id))
 
     def _answered(self, said: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())
@@ -345,15 +378,70 @@ class _Conversation:
             self._newest = call if counted else ""
             (self._lane.called if counted else self._lane.skipped)(report)
 
-    def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
-        """Yield the shown blocks of a record, named; keys include a hash of the bytes, as a block may be replaced."""
+    def _pieces(self, item: Item) -> Iterator[tuple[Hashable, Callable[[], ContextPiece]]]:
+        """Yield the shown blocks of a record, named."""
         for block in item.shown:
-            if block.kind.endswith("tool_use") and block.id not in self._calls:
-                self._calls[block.id] = labels.label_of_block(block)
-            weight = item.weight if len(item.shown) == 1 else measure(block)
-            call = self._calls.get(block.id) if block.id else None
-            key = (item.said.uuid, hash(block.raw))
-            yield key, labels.piece_of(item.said, block, weight, call), block
+            self._label(item, block)
+            yield _key(item, block), partial(self._piece, item, block)
+
+    def _label(self, item: Item, block: Block) -> None:
+        if block.kind.endswith("tool_use") and block.id not in self._calls:
+            self._calls[block.id] = labels.label_of_block(self._original(item, block))
+
+    def _piece(self, item: Item, block: Block) -> ContextPiece:
+        original = self._original(item, block)
+        weighed = len(item.shown) == 1 and self._reader.fetch is None
+        weight = item.weight if weighed else measure(original)
+        call = self._calls.get(block.id) if block.id else None
+        return labels.piece_of(item.said, original, weight, call)
+
+    def _original(self, item: Item, block: Block) -> Block:
+        """The block with its content."""
+        if len(block.raw) > _LONGEST_PLACE:
+            return block
+        said = self._heard
+        if said is None or said.uuid != item.said.uuid:
+            raw = self._reader.fetch(item.said.uuid) if self._reader.fetch else None
+            entry = entries.read(raw) if raw is not None else None
+            said = entry if isinstance(entry, Said) else None
+        place = int(block.raw)
+        return said.blocks[place] if said is not None and place < len(said.blocks) else block
+
+
+_LONGEST_PLACE = 5
+_SHORT = 64
+_THINNED = frozenset({"text", "thinking", "tool_use", "tool_result"})
+_SHOWN_OTHERWISE = (b"is_error", b"toolset", b"image", b"document")
+"""Of results with these, the fold needs more than the id."""
+
+
+def without_content(said: Said, parent: str | None) -> Said:
+    """A record as the fold needs it: blocks have their place in the record instead of their bytes.
+
+    Many megabytes of content stay where they are stored. Short blocks, and those that the fold looks into, keep theirs.
+    """
+    thinned = tuple([_thinned(place, block) for place, block in enumerate(said.blocks)])
+    return structs.replace(said, blocks=thinned, parent=parent, timestamp="", model="", usage=None)
+
+
+def _thinned(place: int, block: Block) -> Block:
+    raw = block.raw
+    if len(raw) <= _SHORT or block.kind not in _THINNED or block.blank:
+        return block
+    if block.kind == "tool_result" and any(mark in raw for mark in _SHOWN_OTHERWISE):
+        return block
+    return Block(block.kind, b"%d" % place, block.id) if block.id else _place(block.kind, place)
+
+
+@cache
+def _place(kind: str, place: int) -> Block:
+    return Block(kind, b"%d" % place)
+
+
+def _key(item: Item, block: Block) -> Hashable:
+    """The name of a shown block; it includes its bytes or their hash, as a block may be replaced."""
+    raw = block.raw
+    return (item.said.uuid, raw if len(raw) <= _LONGEST_PLACE else hash(raw))
 
 
 def _cause(entry: Entry) -> str:
