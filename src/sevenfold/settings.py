@@ -71,6 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     collapse: bool = False
     share_cache: bool = True
     idle_compaction: bool = True
+    keep_warm: bool = True
     background_compaction: bool = True
     notes: bool = True
     notes_compaction: bool = True

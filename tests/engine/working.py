@@ -33,6 +33,7 @@ QUIET = {
     "provider_edits": False,
     "size_clearing": False,
     "gap_clearing": False,
+    "keep_warm": False,
 }
 """Nothing but compaction, unless a test asks for more."""
 SYSTEM = "You are a careful assistant. " * 200

@@ -1,13 +1,15 @@
 """What to do about a large idle conversation whose cache is about to expire, and the cost of continuing once it has.
 
-Nothing here runs by itself. The caller (the chat, or a program with a timer) calls `idle` while the conversation is
-idle. Shortly before the cache expires, it weighs three choices by price and by how often such pauses end in a resume:
+The caller (the chat, or a program with a timer) calls `idle` while the conversation is idle. Shortly before the cache
+expires, it weighs three choices by price and by how often such pauses end in a resume:
 
     nothing     if the user comes back, everything is written to the cache again
     keep_alive  a one-turn fork reads the conversation, which keeps it in the cache for another lifetime
     compact     the conversation is summarised while reading it is cheap, so little is written to the cache afterwards
 
-The choice is proposed with its price, a listener may refuse it, and the outcome is reported.
+While tools run, the conversation goes on for certain, and the choice is between the first two. The choice is proposed
+with its price, a listener may refuse it, and the outcome is reported. `KeepWarm` calls it by itself, and then nothing
+is ever compacted.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
@@ -109,9 +112,23 @@ def weigh(pause: Pause) -> tuple[Choice, ...]:
 
 def choose(choices: Sequence[Choice]) -> Choice:
     """The cheapest choice; a compaction only if it is clearly cheaper, and doing nothing on a tie."""
-    nothing, keep_alive, compact = choices
+    nothing, keep_alive, *compactions = choices
     best = min(nothing, keep_alive, key=lambda choice: choice.usd or 0.0)
-    return compact if (compact.usd or 0.0) < MARGIN * (best.usd or 0.0) else best
+    for compact in compactions:
+        if (compact.usd or 0.0) < MARGIN * (best.usd or 0.0):
+            return compact
+    return best
+
+
+def weigh_wait(pause: Pause, elapsed: float) -> tuple[Choice, ...]:
+    """The choices while tools run, after ``elapsed`` seconds: the conversation goes on, but nobody knows when.
+
+    What has taken so long already takes as long again with a probability of one half, whatever it is.
+    """
+    read, write = pause.price.read / 1e6, pause.price.write(pause.lifetime) / 1e6
+    soon = pause.lifetime / (pause.lifetime + elapsed)
+    kept = pause.size * read + soon * pause.size * read + (1 - soon) * pause.size * write
+    return Choice("nothing", pause.size * write, pause.size), Choice("keep_alive", kept, pause.size)
 
 
 def likelihoods(
@@ -135,34 +152,56 @@ class Idleness:
         self._c = c
         self.settled = -1
         """The answer count at which this pause was decided: nothing more to do until the next answer."""
+        self.led = False
+        """Whether a driver decides about pauses between the user's messages, so that nothing happens by itself."""
+        self._kept: tuple[int, float] = (-1, 0.0)
+        """The answer count of the pause in which the cache was last kept alive, and what that has cost in it."""
 
-    def due_in(self) -> float | None:
-        """Seconds until a choice should be made; None if there is none left to make in this pause."""
+    @property
+    def large(self) -> bool:
+        """Whether the conversation is large enough for its cache to matter."""
+        return self._c.size().tokens >= _large(self._c)
+
+    def due_in(self, *, alone: bool = False) -> float | None:
+        """Seconds until a choice should be made; None if there is none left to make in this pause.
+
+        ``alone`` asks for what happens without a driver.
+        """
         c = self._c
         sent = c.epoch.watched.sent
-        if not (c.settings.idle_compaction and c.settings.compaction and c.may_spend() and at_rest(c)):
+        if not self._allowed(alone=alone) or not c.may_spend():
             return None
-        if sent is None or self.settled == c.answers or c.size().tokens < _large(c):
+        if sent is None or self.settled == c.answers or not self.large:
             return None
         lifetime = SECONDS[c.epoch.lifetimes.tail]
         left = sent.at + lifetime - c.clock.now()
         return None if left <= 0 else max(0.0, left - max(LEAST_LEAD, LEAD * lifetime))
+
+    def _allowed(self, *, alone: bool) -> bool:
+        c = self._c
+        if awaits_results(c):
+            return c.settings.keep_warm
+        if alone:
+            return c.settings.keep_warm and not self.led and at_rest(c)
+        return c.settings.idle_compaction and c.settings.compaction and at_rest(c)
 
     def pause(self) -> Pause | None:
         """The facts about the current pause; None if prices are unknown or nothing could be summarised."""
         c = self._c
         size = c.size().tokens
         price = c.profile.price(size)
-        seen = _preview(c)
-        if price is None or seen is None or seen.call_usd is None:
+        preview = None if awaits_results(c) else _preview(c)
+        if price is None or (preview is None and not awaits_results(c)):
+            return None
+        if preview is not None and preview.call_usd is None:
             return None
         lifetime, prior = SECONDS[c.epoch.lifetimes.tail], c.settings.idle_resume_share
         said = list(islice(c.transcript.log.said(), REMEMBERED))
-        resumes, soon = likelihoods(pauses(reversed(said)), c.idle_seconds(), lifetime, prior)
+        resumes, soon = likelihoods(pauses(reversed(said)), _elapsed(c), lifetime, prior)
         return Pause(
             size=size,
-            after=seen.tokens_after,
-            summary_usd=seen.call_usd,
+            after=preview.tokens_after if preview else size,
+            summary_usd=(preview.call_usd if preview else None) or 0.0,
             price=price,
             lifetime=lifetime,
             resumes=resumes,
@@ -170,22 +209,55 @@ class Idleness:
             requests=c.settings.expected_requests,
         )
 
+    def choices(self, pause: Pause, *, alone: bool) -> tuple[tuple[Choice, ...], str]:
+        """The choices with their prices, and why one has to be made."""
+        if awaits_results(self._c):
+            elapsed = _elapsed(self._c)
+            return weigh_wait(
+                pause, elapsed
+            ), f"the cache expires soon, and tools have run for {elapsed:,.0f} s"
+        share = f"{pause.resumes:.0%}"
+        why = f"the cache expires soon; such pauses end in a resume {share} of the time"
+        choices = weigh(pause)
+        return choices[:2] if alone else choices, why
 
-def idle(c: Conversation) -> Flow[IdleDecision]:
-    """If the cache is about to expire, decide what to do about it and do it; call this while no turn is running."""
+    def affords(self, usd: float, most: float) -> bool:
+        """Whether another read in this pause stays, with those before it, within ``most`` dollars."""
+        answers, spent = self._kept
+        return (spent if answers == self._c.answers else 0.0) + usd <= most
+
+    def kept(self, usd: float) -> None:
+        """Note that the cache was kept alive, for this price."""
+        answers, spent = self._kept
+        self._kept = self._c.answers, usd + (spent if answers == self._c.answers else 0.0)
+        self.settled = -1
+
+
+def idle(c: Conversation, *, alone: bool = False) -> Flow[IdleDecision]:
+    """If the cache is about to expire, decide what to do about it and do it; call this while no request is under way.
+
+    With ``alone`` there is no driver: nothing is compacted.
+    """
     with c.lock:
         c.refresh()
         state = c.state(Idleness)
-        wait = state.due_in()
+        state.led = state.led or not alone
+        wait = state.due_in(alone=alone)
         pause = state.pause() if wait == 0.0 else None
     if wait:
         return IdleDecision(why="the cache does not expire yet", again=wait)
     if pause is None:
         return IdleDecision(why="there is nothing to gain")
-    choices, answers = weigh(pause), c.answers
+    answers = c.answers
+    choices, why = state.choices(pause, alone=alone)
     chosen = choose(choices)
-    why = f"the cache expires soon; such pauses end in a resume {pause.resumes:.0%} of the time"
+    read_usd = pause.size * pause.price.read / 1e6
     state.settled = answers
+    if chosen.name == "keep_alive" and not state.affords(
+        read_usd, pause.size * pause.price.write(pause.lifetime) / 1e6
+    ):
+        # Whatever the estimates say, a pause never costs more than twice what it costs to let the cache expire.
+        return IdleDecision("nothing", f"{why}; keeping it has cost as much as writing it again", choices)
     if chosen.name == "nothing":
         return IdleDecision("nothing", why, choices)
     compacts = chosen.name == "compact"
@@ -196,16 +268,17 @@ def idle(c: Conversation) -> Flow[IdleDecision]:
         why=why,
         items=1,
         tokens=pause.size - chosen.tokens,
-        usd=pause.summary_usd if compacts else pause.size * pause.price.read / 1e6,
+        usd=pause.summary_usd if compacts else read_usd,
     )
     if not c.events.may(proposed):
         return IdleDecision("nothing", f"{why}; refused by a listener", choices)
     if not (yield from _carried_out(c, chosen.name)):
         return IdleDecision("nothing", f"{why}; it failed", choices)
-    c.events.acted(proposed, pause.size, c.size().tokens)
+    done = "compacted while the cache was warm" if compacts else "kept the cache alive"
+    c.events.acted(replace(proposed, what=done), pause.size, c.size().tokens)
     if chosen.name == "keep_alive":
-        state.settled = -1
-    return IdleDecision(chosen.name, why, choices, state.due_in())
+        state.kept(read_usd)
+    return IdleDecision(chosen.name, why, choices, state.due_in(alone=alone))
 
 
 def _carried_out(c: Conversation, chosen: str) -> Flow[bool]:
@@ -262,6 +335,11 @@ def at_rest(c: Conversation) -> bool:
     return not c.request_out and any(said.role == "assistant" and not said.calls for said in newest)
 
 
+def awaits_results(c: Conversation) -> bool:
+    """Whether tools are running whose results the next request will have, and no request is under way."""
+    return bool(c.waiting) and not c.request_out
+
+
 def pauses(said: Iterable[Said]) -> list[float]:
     """Seconds between each answer and the user's next message."""
     found, answered = list[float](), ""
@@ -275,6 +353,11 @@ def pauses(said: Iterable[Said]) -> list[float]:
             found.append((ended - began).total_seconds())
             answered = ""
     return found
+
+
+def _elapsed(c: Conversation) -> float:
+    """Seconds since the newest answer, whatever has read the cache since."""
+    return c.clock.now() - datetime.fromisoformat(c.answered_at).timestamp() if c.answered_at else 0.0
 
 
 def _large(c: Conversation) -> int:

@@ -16,12 +16,13 @@ from sevenfold.layers import shown
 from sevenfold.layers.clear.layer import Clear
 from sevenfold.layers.compact.layer import Compact
 from sevenfold.layers.dream.layer import Dream
+from sevenfold.layers.keep_warm import KeepWarm
 from sevenfold.layers.notes.layer import Notes
 from sevenfold.layers.offload.layer import Offload
 from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
-STANDARD: tuple[Layer, ...] = (Offload(), Clear(), Notes(), Compact())
+STANDARD: tuple[Layer, ...] = (Offload(), Clear(), Notes(), Compact(), KeepWarm())
 REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember(), Dream())
 """The standard layers and those for lasting memory, for sessions that have it."""
 

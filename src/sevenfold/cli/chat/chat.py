@@ -499,7 +499,10 @@ class Chat:
     def idle_in(self) -> float | None:
         """Seconds until `idle` should be called; None if it should not be called in this pause."""
         conversation = self.agent.session.conversation
-        return conversation.state(Idleness).due_in() if conversation.settings.idle_compaction else None
+        idleness = conversation.state(Idleness)
+        # The chat decides about pauses: it may compact as well.
+        idleness.led = conversation.settings.idle_compaction
+        return idleness.due_in() if idleness.led else None
 
     def idle(self) -> None:
         """Keep the cache alive, or compact before it expires, if that is likely to save money; tell the user."""

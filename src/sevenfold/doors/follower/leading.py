@@ -76,6 +76,7 @@ def _settings(settings: Settings) -> Settings:
         settings,
         notes=False,
         idle_compaction=False,
+        keep_warm=False,
         compact_percent=percent,
         # The provider's own compaction needs beta features, which are the program's to choose.
         compact_engines=("fork", "plain"),
