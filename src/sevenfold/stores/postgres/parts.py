@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
-from sevenfold.errors import TranscriptOvertaken
+from sevenfold.errors import TranscriptError, TranscriptOvertaken
 from sevenfold.ports import MOST_MESSAGES_AT_ONCE, MOST_MESSAGES_WAITING, AgentMessage
 from sevenfold.record.entries import RESULT
 from sevenfold.stores.files import missing_result, result_names
 from sevenfold.stores.folder import LARGEST, TextDreamLock, check_name
+from sevenfold.stores.objects import SMALLEST, ObjectStorage
 from sevenfold.stores.postgres.database import Rows, texts
 
 if TYPE_CHECKING:
@@ -73,6 +75,21 @@ class Area:
         return self._store.run_once(query, area=self.name, **self._store.fencing(), **values)
 
 
+class SessionObjects(Struct, frozen=True):
+    """Where the large results of one session are."""
+
+    storage: ObjectStorage
+    prefix: str
+
+    def put(self, content: bytes) -> str:
+        """Store a result; returns its path."""
+        return self.storage.put(self.prefix, content)
+
+    def get(self, path: str) -> bytes:
+        """The result at a path."""
+        return self.storage.get(path)
+
+
 class PostgresText:
     """Notes, or the state of an agent; see `sevenfold.ports.StoredText`."""
 
@@ -112,26 +129,48 @@ class PostgresResults:
 
     directory: Path | None = None
 
-    def __init__(self, store: PostgresStore, kept: Area) -> None:
+    def __init__(
+        self, store: PostgresStore, rows: Area, references: Area, objects: SessionObjects | None
+    ) -> None:
+        """Results are in ``rows``; large ones in ``objects``, if there are any, with their paths in ``references``."""
         self._store = store
-        self._area = kept
+        self._rows = rows
+        self._references = references
+        self._objects = objects
 
     def keep(self, name: str, content: bytes) -> str:
         """Store a result; see `sevenfold.ports.Results`."""
+        kept = self._rows
+        if self._objects is not None and len(content) >= SMALLEST:
+            # The row comes after the object, so that no row leads nowhere.
+            reference = self._objects.put(content).encode()
+            kept = self._references
+        else:
+            reference = content
         for candidate in result_names(name, content):
-            ((allowed, new, same),) = self._area.change("keep", name=candidate, content=content)
+            ((allowed, new, same),) = kept.change("keep", name=candidate, content=reference)
             self._store.check(allowed)
-            if new or same or self._area.content(candidate) == content:
+            if new or same or kept.content(candidate) == reference:
                 return f"{RESULT}{candidate}"
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:
         """Return the result stored under a path; see `sevenfold.ports.Results`."""
         name = path.removeprefix(RESULT)
-        content = self._area.content(name) if path.startswith(RESULT) and "\0" not in name else None
-        if content is None:
+        if not path.startswith(RESULT) or "\0" in name:
             raise missing_result(path)
-        return content
+        content = self._rows.content(name)
+        if content is not None:
+            return content
+        reference = self._references.content(name)
+        if reference is None:
+            raise missing_result(path)
+        if self._objects is None:
+            raise TranscriptError(
+                f"{path}: this result is an object outside of the database; open the store with the parameter results "
+                "that it was stored with"
+            )
+        return self._objects.get(reference.decode())
 
 
 class PostgresFolder:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError, Refused, TranscriptLocked, TranscriptMissing
 from sevenfold.ports import Log, SessionInfo
 from sevenfold.stores.log import LineLog, exists_already, positions
+from sevenfold.stores.objects import ObjectStorage, prefix_of
 from sevenfold.stores.postgres.database import DatabaseAddress, Rows, give_back, original, share, texts
 from sevenfold.stores.postgres.log import PostgresBranch, PostgresLog
 from sevenfold.stores.postgres.marks import digests_of
@@ -34,6 +35,7 @@ from sevenfold.stores.postgres.parts import (
     PostgresMailbox,
     PostgresResults,
     PostgresText,
+    SessionObjects,
     area,
     overtaken,
 )
@@ -69,11 +71,19 @@ class PostgresStore:
     """The sessions of one tenant's project; a `sevenfold.ports.Store`."""
 
     def __init__(
-        self, url: str, *, tenant: str = "", project: str = "", end_user: str = "", **options: Any
+        self,
+        url: str,
+        *,
+        tenant: str = "",
+        project: str = "",
+        end_user: str = "",
+        results: str = "",
+        **options: Any,
     ) -> None:
         """Connect to the database at ``url``, and make or upgrade its tables if that has not been done.
 
-        ``end_user`` is whose memory `user_memory` is; ``options`` are those of
+        ``end_user`` is whose memory `user_memory` is; ``results`` is the URL below which large results are objects,
+        for example ``s3://bucket/prefix``: without it they are in the database, too. ``options`` are those of
         `sevenfold.stores.postgres.database.DatabaseAddress`.
         """
         for name in (tenant, project, end_user):
@@ -81,6 +91,7 @@ class PostgresStore:
         self.tenant = tenant
         self._project = project
         self._end_user = end_user
+        self._objects = ObjectStorage(results) if results else None
         self._database = share(DatabaseAddress(url, **options))
         try:
             self._tenant = self._database.tenant(*texts(tenant))
@@ -252,7 +263,11 @@ class PostgresStore:
 
     def results(self, session: str) -> PostgresResults:
         """The session's tool results."""
-        return PostgresResults(self, self._area("session", session, "results"))
+        objects = None
+        if self._objects is not None:
+            objects = SessionObjects(self._objects, prefix_of(self.tenant, self._project, session))
+        rows = self._area("session", session, "results")
+        return PostgresResults(self, rows, self._area("session", session, "objects"), objects)
 
     def notes(self, session: str, branch: str = "") -> PostgresText:
         """The notes of the session, or of a branch."""
@@ -347,6 +362,9 @@ class PostgresStore:
         (name,) = texts(session)
         (project,) = texts(self._project)
         below = area("project", self._project, "session", session, "")
+        objects: list[str] = []
+        if self._objects is not None:
+            objects = self._objects.below(prefix_of(self.tenant, self._project, session))
         with self._database.transaction(self._tenant) as run:
             logs = run("logs to erase", project=project, session=name)
             if any(held for _, held in logs):
@@ -358,8 +376,11 @@ class PostgresStore:
             for statement in ("erase logs", "erase lines", "erase marks"):
                 run(statement, logs=ids)
             files = run("erase files", below=below, above=f"{below[:-1]}0")
-            if not logs and not files:
-                raise TranscriptMissing(f"{session}: there is no such session; check its name")
+        if self._objects is not None:
+            # Last, because no row may lead nowhere. Erasing again removes what a kill in between has left.
+            self._objects.remove(objects)
+        if not logs and not files and not objects:
+            raise TranscriptMissing(f"{session}: there is no such session; check its name")
 
     def close(self) -> None:
         """Give back the connections; a store made of this one needs them no longer."""
@@ -407,6 +428,7 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "tenant": ("tenant", str),
     "project": ("project", str),
     "end_user": ("end_user", str),
+    "results": ("results", str),
     "lease": ("lease_seconds", float),
     "connections": ("connections", int),
     "pooler": ("pooler", _yes_no),
