@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 from bench import fire, outage, store_cost
+from bench.peers.environments import Unavailable
 from bench.points import Outcome, Point, is_quick
+from bench.servers.s3 import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +98,37 @@ def through_pooler(_: Path | None) -> list[Outcome]:
     return [Outcome(name, tests.returncode == 0, summary, "all")]
 
 
+def results_in_s3(_: Path | None) -> list[Outcome]:
+    """The tests of results as objects, with a bucket of an S3 server of another make."""
+    name = "results go to a bucket, come back and are erased"
+    try:
+        server = S3Server()
+    except Unavailable as error:
+        return [Outcome(name, None, f"no S3 server here: {error}")]
+    with server:
+        variables = {**os.environ, **server.environment, "RESULTS_URL": f"s3://{BUCKET}/results"}
+        tests = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "tests/stores/test_objects.py",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+            ],
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    summary = next(
+        (line for line in reversed(tests.stdout.splitlines()) if " in " in line), tests.stderr[-200:]
+    )
+    return [Outcome(name, tests.returncode == 0, summary, "all")]
+
+
 def cost(_: Path | None) -> list[Outcome]:
     """Turns, resuming, appending with many sessions in the tables, erasing."""
     costs = store_cost.measure(sessions=20_000) if is_quick() else store_cost.measure()
@@ -108,5 +141,6 @@ POINTS: list[Point] = [
     ("PostgreSQL: the same without a fence", without_fence),
     ("PostgreSQL: server stopped at once", server_stopped),
     ("PostgreSQL: behind a pooler", through_pooler),
+    ("PostgreSQL: results in S3", results_in_s3),
     ("PostgreSQL: cost", cost),
 ]

@@ -103,7 +103,7 @@ class Brokered:
         self.provider = Provider()
         self.provider.go_on.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self.provider))
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.time = 0.0
         self.broker = Broker(now=lambda: self.time)

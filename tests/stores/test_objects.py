@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from tests.stores.servers import in_postgres, url
 
 pytestmark = pytest.mark.spec("S34.12")
 
+S3 = os.environ.get("RESULTS_URL", "")
+"""Where `./dev prove --store` runs some of these tests again: a bucket of an S3 server."""
 LARGE = b"much of it " * (SMALLEST // 10)
 
 
@@ -31,6 +34,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(tmp_path: Path, folder: Path) -> PostgresStore:
     return PostgresStore.at(url(tmp_path, "tenant/../x", results=folder.as_uri()))
+
+
+@pytest.fixture
+def remote(tmp_path: Path, folder: Path) -> PostgresStore:
+    """A store whose objects are in a bucket if there is one, and else in a folder."""
+    return PostgresStore.at(url(tmp_path, "remote", results=S3 or folder.as_uri()))
 
 
 def objects(folder: Path) -> list[Path]:
@@ -66,6 +75,22 @@ def test_a_store_without_the_objects_says_what_is_missing(store, tmp_path):
     path = store.results("s").keep("Read", LARGE)
     with pytest.raises(TranscriptError, match="parameter results"):
         in_postgres(tmp_path, "tenant/../x").results("s").fetch(path)
+
+
+@pytest.mark.parametrize("name", ["s", "../s", "a b/ü#?%41", "~" * 90])
+def test_results_of_any_session_come_back_and_go_with_it(remote, name):
+    filled(remote, name, b"one\n")
+    filled(remote, "other", b"one\n")
+    paths = [remote.results(name).keep("Read", LARGE + bytes([number])) for number in range(3)]
+    kept = remote.results("other").keep("Read", LARGE)
+    assert [remote.results(name).fetch(path)[-1] for path in paths] == [0, 1, 2]
+    storage = remote._objects
+    assert storage is not None
+    assert len(storage.below(prefix_of("remote", remote._project, name))) == 3
+    remote.erase(name)
+    assert storage.below(prefix_of("remote", remote._project, name)) == []
+    assert remote.results("other").fetch(kept) == LARGE
+    remote.erase("other")
 
 
 def test_an_object_that_was_changed_or_removed_is_said(store, folder):

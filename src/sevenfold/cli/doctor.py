@@ -32,6 +32,7 @@ EXTRAS = {
     "mcp": "mcp",
     "gateway": "h11",
     "postgres": "psycopg",
+    "objects": "obstore",
 }
 """An extra and a module that it brings."""
 LEAST_FREE = 1_000_000_000
