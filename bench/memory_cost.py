@@ -28,8 +28,8 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from bench.policies import sessions  # noqa: E402 - started as a script, the project's folder is not on the path
-from bench.replay.recording import read  # noqa: E402
 from bench.replay.run import replay  # noqa: E402
+from sevenfold.lab.replay.recording import read  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
 MEDIAN, WORST = 0.03, 0.08

@@ -47,8 +47,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from bench.replay.recording import RecordedStep, Recording, read  # noqa: E402 - started as a script, the project's folder is not on the path
 from bench.replay.run import Hook, ReplayRun, replay  # noqa: E402
+from sevenfold.lab.replay.recording import RecordedStep, Recording, read  # noqa: E402 - started as a script, the project's folder is not on the path
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 MODELS = ("claude-opus-4-6", "claude-sonnet-5-5")

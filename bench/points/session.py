@@ -11,9 +11,9 @@ from msgspec import Struct
 from bench import policies, prepare_cost
 from bench.points import Outcome, Point, all_of, at_most, without_corpus
 from bench.replay.checks import CheckFindings, ReplayChecker, Saving, savings
-from bench.replay.recording import read
 from bench.replay.run import ReplayRun, replay
 from sevenfold.events import Checked
+from sevenfold.lab.replay.recording import read
 
 SMALL = 100_000
 """A window too small for almost all of the sessions, so that the layers have to act."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from bench.replay.recording import Recording
 from bench.replay.run import ReplayRun, replay
 from sevenfold.conversation.results import is_empty, with_placeholder
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Answered, Event, Proposed, Veto
+from sevenfold.lab.replay.recording import Recording
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Clearing

@@ -11,9 +11,9 @@ import anthropic
 import httpx2
 from msgspec import Struct
 
-from bench.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator

@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from bench.replay.recording import KINDS
 from bench.replay.run import Cue, ReplayProvider
 from bench.trials.bad_models import PLANTED
 from bench.trials.cut import Cut
@@ -25,6 +24,7 @@ from sevenfold.archive.fidelity import Score
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
+from sevenfold.lab.replay.recording import KINDS
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.compaction import Compacted, EngineName

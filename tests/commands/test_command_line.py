@@ -29,6 +29,7 @@ READERS = [
     ("notes", "{}", "--update"),
     ("scan", "{}"),
     ("profile", "{}"),
+    ("replay", "{}", "--policy", "ours", "--jobs", "1"),
 ]
 
 

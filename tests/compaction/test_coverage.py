@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.layers.compact.check import HEADING, cover, missing
-from sevenfold.layers.compact.compaction import Count, Fact
+from sevenfold.layers.compact.compaction import Fact
 from sevenfold.layers.compact.extract.notation import (
     Facts,
     File,
@@ -16,6 +16,7 @@ from sevenfold.layers.compact.extract.notation import (
     Task,
     Words,
 )
+from sevenfold.record.coverage import Count
 
 FACTS = Facts(
     messages=(Words("r1", "Please keep the old parser."), Words("r2", "And name the new one Fern.")),

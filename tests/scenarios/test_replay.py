@@ -9,13 +9,14 @@ import pytest
 from bench import policies, prepare_cost
 from bench.peers.sessions import Session
 from bench.points import session as points
-from bench.replay import checks, recording
+from bench.replay import checks
 from bench.replay.checks import ReplayChecker
-from bench.replay.recording import RecordedStep, Recording
 from bench.replay.run import replay
 from sevenfold.clock import CountedIds, ManualClock
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Acted
+from sevenfold.lab.replay import recording
+from sevenfold.lab.replay.recording import RecordedStep, Recording
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
 from sevenfold.record.log import Answer, Place

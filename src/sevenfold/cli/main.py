@@ -36,6 +36,7 @@ COMMANDS = {
     "sessions": "list the sessions of a folder, or delete one",
     "inspect": "look at recorded sessions in the browser: context, cost, cache, what left",
     "profile": "show where the context and the money of recorded sessions went",
+    "replay": "say what recorded sessions would have cost, and kept, under other policies",
     "compact": "summarise a recorded session into a new file, and show what was kept",
     "notes": "show the running notes of a session, or bring them up to date",
     "recall": "search a session for what was said, above all for what has left the context",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sevenfold.events import Checked
 from sevenfold.profiles import Profile
-from sevenfold.record import blocks
+from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block, ToolResult, ToolUse
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
@@ -317,8 +317,11 @@ class ClearableResults:
             return
         as_recorded = {block.id: block for block in item.said.blocks}
         for block in item.shown:
-            kind = self._kinds.get(self._tools.get(block.id, ""))
-            if block.kind == "tool_result" and kind in REPRODUCIBLE:
+            tool = self._tools.get(block.id, "")
+            if block.kind != "tool_result" or self._kinds.get(tool) not in REPRODUCIBLE:
+                continue
+            # What the user answered or said when refusing the call cannot be had again by calling the tool.
+            if not authorship.reply(block, tool):
                 self._hold(block, as_recorded.get(block.id), item, index)
 
     def _hold(self, block: Block, as_recorded: Block | None, item: Item, index: int) -> None:

@@ -21,6 +21,6 @@ from sevenfold.archive.fidelity.facts import KINDS, Probe
 from sevenfold.archive.fidelity.judge import Score, judge
 from sevenfold.archive.fidelity.probes import Sample, probes, sample
 from sevenfold.archive.fidelity.reader import texts
-from sevenfold.layers.compact.compaction import Count
+from sevenfold.record.coverage import Count
 
 __all__ = ["KINDS", "Count", "Probe", "Sample", "Score", "judge", "probes", "sample", "texts"]

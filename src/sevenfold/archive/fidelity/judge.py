@@ -9,7 +9,7 @@ from functools import cached_property
 
 from sevenfold.archive.fidelity.facts import SHORT, Probe
 from sevenfold.archive.fidelity.sentences import content_stems, folded
-from sevenfold.layers.compact.compaction import Coverage, State
+from sevenfold.record.coverage import Coverage, State
 
 Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]

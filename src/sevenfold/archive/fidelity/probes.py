@@ -56,8 +56,10 @@ def probes(items: Iterable[Item], *, later_rounds_visible: bool = False) -> tupl
     return sample(items, later_rounds_visible=later_rounds_visible).probes
 
 
-def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Sample:
-    """Like `probes`, with the number of facts of each kind that were left out."""
+def sample(
+    items: Iterable[Item], *, later_rounds_visible: bool = False, everything: bool = False
+) -> Sample:
+    """Like `probes`, with the number of facts of each kind that were left out; with ``everything``, none is."""
     told = read_items(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
@@ -67,10 +69,11 @@ def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Samp
     for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, probes_of_kind in by_kind.items():
+        most = len(probes_of_kind) if everything else MOST_PER_KIND[kind]
         # Within a kind, the most important facts come last.
-        chosen += list(probes_of_kind.values())[-MOST_PER_KIND[kind] :]
-        if len(probes_of_kind) > MOST_PER_KIND[kind]:
-            left_out[kind] = len(probes_of_kind) - MOST_PER_KIND[kind]
+        chosen += list(probes_of_kind.values())[max(0, len(probes_of_kind) - most) :]
+        if len(probes_of_kind) > most:
+            left_out[kind] = len(probes_of_kind) - most
     return Sample(tuple(chosen), left_out)
 
 

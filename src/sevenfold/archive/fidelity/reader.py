@@ -64,7 +64,7 @@ def texts(items: Iterable[Item]) -> list[str]:
     texts_found = []
     for item in items:
         for block in item.shown:
-            shown = _shown(block)
+            shown = shown_text(block)
             # A command is shown inside a client's tags, but probes look for it as typed: add both.
             typed = authorship.users_words(item.said) if "<command-" in shown else ""
             texts_found += [text for text in (shown, typed) if text.strip()]
@@ -118,7 +118,8 @@ def _result(told: ContentByAuthor, record: str, block: Block, *, failed: bool) -
         told.failures.append(Excerpt(record, text, "error"))
 
 
-def _shown(block: Block) -> str:
+def shown_text(block: Block) -> str:
+    """The text that the model sees of a block; empty for reasoning and pictures."""
     match block.body():
         case Text(text=words):
             return words

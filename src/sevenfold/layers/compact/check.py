@@ -13,7 +13,7 @@ from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
 from sevenfold.layers.compact import summary
-from sevenfold.layers.compact.compaction import Coverage, Fact, State
+from sevenfold.layers.compact.compaction import Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.notation import Facts, Words
@@ -24,6 +24,7 @@ from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.layers.compact.user_record import originals
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
+from sevenfold.record.coverage import Coverage, State
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Literal
 
 from msgspec import Struct
 
 from sevenfold.layers.compact.kinds import KindCounts
 from sevenfold.layers.compact.scope import Span
+from sevenfold.record.coverage import Coverage
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
 
@@ -50,9 +50,6 @@ class UnusedEngine(Struct, frozen=True):
     reason: str
 
 
-State = Literal["in_context", "reachable", "lost"]
-
-
 class Fact(Struct, frozen=True):
     """Something that must not be lost, and the record that contains it."""
 
@@ -61,49 +58,6 @@ class Fact(Struct, frozen=True):
     record: str
     accepts: tuple[str, ...] = ()
     """Other texts that count as the same fact."""
-
-
-class Count(Struct, frozen=True):
-    """Number of facts in each state."""
-
-    in_context: int = 0
-    reachable: int = 0
-    lost: int = 0
-
-
-class Kinded(Protocol):
-    """A fact of some kind."""
-
-    @property
-    def kind(self) -> str:
-        """The name of the kind."""
-
-
-FactT = TypeVar("FactT", bound=Kinded)
-
-
-class Coverage(Struct, Generic[FactT], frozen=True):
-    """Where each fact is after a compaction."""
-
-    states: tuple[tuple[FactT, State], ...] = ()
-
-    @property
-    def lost(self) -> tuple[FactT, ...]:
-        """The facts that are neither in the context nor found by recall."""
-        return tuple(fact for fact, state in self.states if state == "lost")
-
-    @property
-    def total(self) -> Count:
-        """The counts over all kinds."""
-        return Count(**Counter[str](state for _, state in self.states))
-
-    @property
-    def by_kind(self) -> dict[str, Count]:
-        """The counts for each kind that occurs."""
-        found: dict[str, Counter[str]] = {}
-        for fact, state in self.states:
-            found.setdefault(fact.kind, Counter())[state] += 1
-        return {kind: Count(**states) for kind, states in found.items()}
 
 
 class UserWordsKept(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,6 @@ from sevenfold.layers.compact.check import Verdict
 from sevenfold.layers.compact.compaction import (
     Compacted,
     CompactionRequest,
-    Coverage,
     EngineName,
     Preview,
 )
@@ -37,6 +36,7 @@ from sevenfold.layers.compact.task import SummaryTask
 from sevenfold.layers.compact.user_record import Pool
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
+from sevenfold.record.coverage import Coverage
 from sevenfold.record.decisions import Commit, Fold, Why
 from sevenfold.record.gauge import Size
 

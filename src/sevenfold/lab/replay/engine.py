@@ -1,0 +1,151 @@
+"""A recorded session held by our own engine.
+
+The session has the settings it is given and nothing else: neither the files nor the environment of this machine
+change it. Layers that work in the background have done so by the next request. What only later sessions profit from,
+remembering and dreaming, is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from sevenfold.archive.fidelity import Probe
+from sevenfold.events import Acted, Compacted, EpochOpened, Event, Veto
+from sevenfold.lab.replay.plain import tool_schema
+from sevenfold.lab.replay.prose import text_of
+from sevenfold.lab.replay.provider import InProcessClient, ReplayProvider
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
+from sevenfold.lab.replay.retention import Reachable, by_search, keys_of, records_by_key
+from sevenfold.record import blocks
+from sevenfold.session import factory
+from sevenfold.session.factory import SessionParts, tool
+from sevenfold.session.session import Session
+from sevenfold.settings import Settings
+
+MOST_HITS = 10
+"""A fact is within reach if its record is among this many hits of recall."""
+SETTLED = 60.0
+"""The most seconds in which background work must be done."""
+ROOT = "/"
+"""The folder of the session: all files that were recorded are in it."""
+
+
+class EngineRun:
+    """Our engine, with a session in memory."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        provider: ReplayProvider,
+        settings: Settings,
+        parts: SessionParts,
+        session: Session,
+    ) -> None:
+        self.session = session
+        self.compactions = 0
+        self.announced = False
+        """Whether a layer changed what had been sent since the last request."""
+        self._recording = recording
+        self._provider = provider
+        self._parts = parts
+        session.listen(self._hear)
+
+    def give(self, step: RecordedStep) -> None:
+        """Add the input of a step."""
+        if step.results:
+            self.session.tool_results(step.results)
+        if step.notes:
+            self.session.user(step.notes, origin="program")
+        if step.words:
+            self.session.user(step.words)
+
+    def complete(self) -> None:
+        """Send the next request, and wait for what the layers do after its answer."""
+        self.session.complete()
+        self.session.settle(SETTLED)
+
+    def reachable(self) -> Reachable:
+        """Whether recall finds a fact, by its own words."""
+        index = self._parts.recall.index
+        self._parts.recall.catch_up()
+
+        def search(probe: Probe) -> list[str]:
+            hits = index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0, weak=True)
+            return [hit.uuid for hit in hits]
+
+        return by_search(search, self._keys(), records_by_key(self._recording))
+
+    def _keys(self) -> Mapping[str, frozenset[str]]:
+        keys: dict[str, frozenset[str]] = {}
+        answers = 0
+        for said in self._parts.log.said():
+            if said.summary:
+                continue
+            keys[said.uuid] = frozenset(keys_of(said, answers))
+            answers += said.role == "assistant"
+        return keys
+
+    def _hear(self, event: Event) -> Veto | None:
+        match event:
+            case Compacted():
+                self.compactions += 1
+                self.announced = True
+            case Acted(layer="clear" | "snip") | EpochOpened():
+                self.announced = True
+            case _:
+                pass
+        return None
+
+
+@contextmanager
+def held(recording: Recording, provider: ReplayProvider, settings: Settings) -> Iterator[EngineRun]:
+    """Open the session of a recording; nothing of it is stored."""
+    name = "replay"
+    window = {} if settings.context_window is not None else {"context_window": provider.profile.window}
+    parts = replace(factory.in_memory(name, replace(settings, **window)), cwd=ROOT)
+    client = InProcessClient(provider)
+    options: factory.Options = {
+        "client": client,
+        "wire": "messages",
+        "clock": provider.clock,
+        "system": text_of(recording.opening, provider.profile.tokenizer),
+        "tools": [
+            tool(tool_schema(tool_name), kind=KINDS.get(tool_name, "")) for tool_name in recording.tools
+        ],
+        "max_tokens": provider.max_tokens,
+    }
+    if provider.thinking is not None:
+        options["thinking"] = provider.thinking
+    conversation = factory.conversation(parts, provider.profile.model, options, provider.profile)
+    # Files are restored as they were last read in the recording, not as they are on this machine.
+    files = _RecordedFiles(recording, provider)
+    conversation.services = replace(conversation.services, read_file=files.read, still_exists=None)
+    with Session(conversation, parts, client) as session:
+        yield EngineRun(recording, provider, settings, parts, session)
+
+
+class _RecordedFiles:
+    """The files of a recording, as they had been read up to the current step."""
+
+    def __init__(self, recording: Recording, provider: ReplayProvider) -> None:
+        self._provider = provider
+        self._read: dict[str, list[tuple[int, str]]] = {}
+        calls: dict[str, str] = {}
+        for number, step in enumerate(recording.steps):
+            for block in step.results:
+                if path := calls.get(block.id):
+                    self._read.setdefault(path, []).append((number, blocks.words_of(block)))
+            for part in step.answer:
+                if part["type"] == "tool_use" and KINDS.get(part["name"]) == "read":
+                    arguments = part["input"] if isinstance(part["input"], dict) else {}
+                    calls[part["id"]] = str(arguments.get("file_path") or arguments.get("path") or "")
+
+    def read(self, path: str) -> str:
+        """The text of a file; raises `FileNotFoundError` if it was not read."""
+        texts = [text for number, text in self._read.get(path, ()) if number <= self._provider.step]
+        if not texts:
+            raise FileNotFoundError(path)
+        return texts[-1]

@@ -1,0 +1,119 @@
+"""Replays many files under several policies, in several processes.
+
+A file that cannot be replayed is listed with its error and does not stop the others. An interrupt ends all processes;
+nothing is written here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+
+from msgspec import Struct
+
+from sevenfold.archive.profile.figures import FailedFile
+from sevenfold.archive.profile.files import FoundFiles
+from sevenfold.errors import UserError
+from sevenfold.lab.replay.figures import PolicyTotal, Replayed, totals
+from sevenfold.lab.replay.recording import read
+from sevenfold.lab.replay.run import ReplayPolicy, replay
+
+REPORT_SECONDS = 0.1
+Progress = Callable[[int, int], None]
+"""Called with how many replays are done, and how many there are."""
+
+
+class ReplayReport(Struct, frozen=True):
+    """What the replays found."""
+
+    replays: Sequence[Replayed]
+    """By file, and by policy within it."""
+    totals: Sequence[PolicyTotal]
+    errors: Sequence[FailedFile]
+
+
+class _Job(Struct, frozen=True):
+    file: Path
+    policy: ReplayPolicy
+    model: str
+    window: int | None
+
+
+def replay_files(
+    found: FoundFiles,
+    policies: Sequence[ReplayPolicy],
+    *,
+    model: str = "",
+    window: int | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Replay these files under each policy; ``jobs`` limits the number of processes."""
+    work = [_Job(file, policy, model, window) for file in found.files for policy in policies]
+    processes = min(jobs or os.cpu_count() or 1, len(work))
+    if processes <= 1:
+        results: list[Replayed | FailedFile] = []
+        for job in work:
+            if progress:
+                progress(len(results), len(work))
+            results.append(_done(job))
+    else:
+        results = _together(work, processes, progress)
+    if progress:
+        progress(len(work), len(work))
+    replays = [result for result in results if isinstance(result, Replayed)]
+    errors = {result.file: result for result in results if isinstance(result, FailedFile)}
+    return ReplayReport(replays, totals(replays), [*found.failures, *errors.values()])
+
+
+def _done(job: _Job) -> Replayed | FailedFile:
+    try:
+        recording = read(job.file)
+        return replay(recording, job.policy, file=str(job.file), model=job.model, window=job.window)
+    except UserError as error:
+        return FailedFile(str(job.file), str(error))
+    except OSError as error:
+        return FailedFile(str(job.file), f"{job.file}: cannot be read: {error.strerror}")
+
+
+def _together(
+    work: Sequence[_Job], processes: int, progress: Progress | None
+) -> list[Replayed | FailedFile]:
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(processes, initializer=_begin_work)
+    try:
+        # The largest files take longest, so they begin first.
+        largest_first = sorted(work, key=lambda job: -_size(job.file))
+        results: dict[Future[Replayed | FailedFile], _Job] = {
+            pool.submit(_done, job): job for job in largest_first
+        }
+        waiting = set(results)
+        while waiting:
+            _, waiting = wait(waiting, REPORT_SECONDS, FIRST_COMPLETED)
+            if progress:
+                progress(len(work) - len(waiting), len(work))
+        by_job = {(job.file, job.policy.name): future.result() for future, job in results.items()}
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    pool.shutdown()
+    return [by_job[job.file, job.policy.name] for job in work]
+
+
+def _begin_work() -> None:
+    """Set up a worker process; it ignores interrupts, because the parent ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        # The error is reported when the file is read.
+        return 0
