@@ -39,12 +39,12 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from bench import policies  # noqa: E402 - started as a script, the project's folder is not on the path
-from bench.replay.recording import KINDS, RecordedStep, Recording, read  # noqa: E402
 from bench.replay.run import DESCRIPTION, KEY, MAX_TOKENS, SYSTEM, InsideClient  # noqa: E402
 from sevenfold.clock import RandomIds  # noqa: E402
 from sevenfold.doors.follower.answer_reading import BodyReading  # noqa: E402
 from sevenfold.doors.follower.follower import CallEnd, ClientCall, FollowedCall  # noqa: E402
 from sevenfold.doors.follower.keeper import REFUSED, KeepingFollower, KeepingOptions  # noqa: E402
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording, read  # noqa: E402
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain  # noqa: E402
 from sevenfold.lab.simulator.clock import VirtualClock  # noqa: E402
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator  # noqa: E402
@@ -308,7 +308,7 @@ class ListKeepingProgram:
             if block["type"] == "tool_use"
         }
         results = [msgspec.json.decode(block.raw) for block in step.results if block.id in called]
-        texts = [msgspec.json.decode(block.raw) for block in step.words]
+        texts = [msgspec.json.decode(block.raw) for block in (*step.words, *step.notes)]
         if results or texts:
             self._messages.append({"role": "user", "content": [*results, *texts]})
 

@@ -217,8 +217,8 @@ def _give(session: Session, provider: ReplayProvider, step: RecordedStep) -> Non
     provider.cue = Cue(step.answer, step.answered_at)
     if step.results:
         session.tool_results(step.results)
-    if step.words:
-        session.user(step.words)
+    if content := (*step.words, *step.notes):
+        session.user(content)
 
 
 def _tool(name: str) -> Tool:
