@@ -16,6 +16,7 @@ from sevenfold.events import Event, Repaired
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.schema import check_shape
+from sevenfold.record import blocks
 from tests.session.talking import ALONE, TOOLS, alone, calling, fake_reply, hear, said
 
 TEXT = {"type": "text", "text": "Looking."}
@@ -280,6 +281,22 @@ def test_a_session_of_one_model_opens_no_epoch_because_of_what_it_does_not_take(
             session.user("Begin.")
             hear(session, fake_reply(TEXT))
     assert file.read_text().count('"kind":"epoch"') == 1
+
+
+@pytest.mark.spec("S21.5")
+def test_a_change_of_tools_that_comes_after_an_answer_is_sent_as_text() -> None:
+    removal = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Read"}}
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(TEXT))
+        session.conversation.transcript.attach(
+            "amended", {}, [blocks.read(json.dumps(removal).encode())], role="system"
+        )
+        session.user("And now?")
+        body = session.prepare().body
+    assert [part["type"] for part in said(body)[-1]["content"]] == ["text", "text"]
+    assert "tool_removal" in said(body)[-1]["content"][0]["text"]
+    assert not wrong(body)
 
 
 @pytest.mark.spec("S21.4")

@@ -42,6 +42,7 @@ TAKEN_KINDS = blocks.KNOWN_KINDS | {
 _SPEAKERS = {
     **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
     **dict.fromkeys((*THINKING, "tool_use", "server_tool_use", "mcp_tool_use"), "assistant"),
+    **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
 }
 """The only role that may say these kinds of blocks."""
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})

@@ -142,17 +142,19 @@ class Wire:
         """
         if role == "assistant" and not self._takes_sealed:
             parts = _without_sealed_reasoning(parts)
-        elif role == "system" and not self._takes_system:
+        drafts = self._drafts
+        opens = begins or not drafts or drafts[-1].role == "assistant"
+        if role == "system" and (opens or not self._takes_system):
+            # A message of the system may only follow one of the user.
             role = "user"
         parts, repairs = _sendable(role, parts, new_kinds)
         if not parts:
             return
         self._open = None
-        drafts = self._drafts
         if role == "assistant":
             self._pending = None
             draft = self._answer(number, key, parts)
-        elif begins or not drafts or drafts[-1].role == "assistant":
+        elif opens:
             draft = self._begin("user", "", number, parts)
         elif role == "system":
             draft = self._begin("system", "", number, parts)
