@@ -11,8 +11,11 @@ import pytest
 
 import sevenfold
 from sevenfold.archive import stores
+from sevenfold.archive.summaries import SummaryShelf
+from sevenfold.cli import transcripts
+from sevenfold.doors.inspector.shelf import InspectorShelf
 from sevenfold.stores.registry import open_store
-from tests.commands.recorded import ran
+from tests.commands.recorded import Ran, ran
 
 Capsys = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.spec("S34.8")
@@ -50,6 +53,55 @@ def test_commands_read_a_session_of_a_store_by_its_url(url: str, capsys: Capsys,
     profiled = json.loads(ran(capsys, "profile", f"{url}#{name}", "--json").out)
     assert profiled
     assert [line["type"] for line in _lines(url, name)].count("assistant") == 1
+
+
+def test_every_command_that_reads_sessions_takes_the_store_by_an_option(
+    url: str, capsys: Capsys, tmp_path: Path
+) -> None:
+    def of_store(*arguments: str) -> Ran:
+        command, *others = arguments
+        return ran(capsys, command, "--store", url, *others)
+
+    assert of_store("recall", "bill ing/7", "parcel", "--all", "--json").code == 0
+    assert of_store("audit", "last", "--json").code == 0
+    assert json.loads(of_store("notes", "support-42", "--json").out)["exists"]
+    assert of_store("diff-request", "support-42", "support-42").code == 0
+    assert of_store("scan").code == 0
+    assert len(json.loads(of_store("profile", "support-42", "--json").out)["sessions"]) == 1
+    assert len(json.loads(of_store("profile", "--json").out)["sessions"]) == 3
+    assert of_store("compact", "support-42").code == 2
+    assert of_store("compact", "support-42", "--in-place").code == 2
+    assert of_store("compact", "support-42", "--dry-run").code == 0
+    assert of_store("sessions", "import", "support-42", "--folder", str(tmp_path)).code == 0
+
+
+def test_the_inspector_lists_the_sessions_of_a_store(url: str, tmp_path: Path) -> None:
+    shelf = InspectorShelf(SummaryShelf(tmp_path / "summaries"), transcripts.copies(url))
+    names = {session.stored.path.stem for session in shelf.listed()}
+    assert {"support-42", "support-43"} <= names
+    key = shelf.named(stores.name_in(url, "support-42"))
+    session = shelf.open(key)
+    assert session is not None
+    session.catch_up()
+    session.close()
+
+
+def test_a_session_of_a_store_is_deleted_by_its_whole_name(url: str, capsys: Capsys) -> None:
+    def delete(name: str, *switches: str) -> Ran:
+        return ran(capsys, "sessions", "delete", name, "--store", url, *switches)
+
+    assert delete("support-4", "--yes").code == 2
+    assert delete("support-42", "--dry-run").code == 0
+    assert delete("support-42", "--yes").words.endswith("Deleted.")
+    assert [info.name for info in open_store(url).sessions()] == ["bill ing/7", "support-43"]
+    assert delete("support-42", "--yes").code == 2
+
+
+def test_the_option_takes_a_store_alone(url: str, capsys: Capsys) -> None:
+    for store in (f"{url}#support-42", "here"):
+        refused = ran(capsys, "recall", "--store", store, "support-42", "parcel")
+        assert (refused.code, "takes the URL of a store" in refused.err) == (2, True)
+    assert ran(capsys, "profile", "--store", f"memory://{uuid4()}").code == 2
 
 
 def _lines(url: str, name: str) -> list[dict[str, object]]:
@@ -97,4 +149,3 @@ def test_what_is_not_there_is_said(url: str, capsys: Capsys, name: str, problem:
     failed = ran(capsys, "recall", f"{url}{name}", "parcel")
     assert failed.code == 2
     assert problem in failed.err
-    assert ran(capsys, "sessions", "delete", "x", "--store", url).code == 2

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
@@ -31,6 +31,10 @@ from sevenfold.stores.registry import open_store
 NEWEST = "last"
 MOST_LOOKED_AT = 1_000
 """How many sessions, the newest first, a beginning of a name is compared with."""
+MOST_COPIED = 200
+"""How many sessions are copied where all of a store are looked at."""
+MOST_LISTED = 1_000
+"""How many sessions of a store are listed, unless all are asked for."""
 _HEAD_LINES = 200
 _LONGEST_TITLE = 80
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://[^#]*)(?:#(.*))?", re.DOTALL)
@@ -65,20 +69,52 @@ def by_url(name: str) -> SessionInStore | None:
     return SessionInStore(parts[1], unquote(parts[2]))
 
 
-def copy_of(session: SessionInStore) -> Path:
-    """The transcript of a copy of the session, with its notes; raises `TranscriptMissing`."""
+def name_in(url: str, name: str) -> str:
+    """The name under which `by_url` finds a session of a store."""
+    if by_url_of_store(url) is None:
+        raise InputError(
+            f"--store takes the URL of a store, without # and a session, got {one_line(url, 80)}"
+        )
+    return f"{url}#{quote(name, safe='')}"
+
+
+def by_url_of_store(url: str) -> str | None:
+    """The URL of a store alone; None if it is something else."""
+    parts = _URL.fullmatch(url)
+    return parts[1] if parts is not None and parts[2] is None else None
+
+
+def copies(url: str) -> Iterator[Path]:
+    """Copies of the newest sessions of a store, at most `MOST_COPIED`."""
+    with closing(open_store(url)) as store:
+        names = [info.name for info in store.sessions(limit=MOST_COPIED)]
+    for name in names:
+        yield copy_of(SessionInStore(url, name), known=True)
+
+
+def copy_of(session: SessionInStore, *, known: bool = False) -> Path:
+    """The transcript of a copy of the session, with its notes; raises `TranscriptMissing`.
+
+    If its name is not ``known`` to be whole, it may be the beginning of one, or `NEWEST`.
+    """
     folder = Path(tempfile.mkdtemp(prefix="sevenfold-copy-"))
     if not _copies:
         atexit.register(remove_copies)
     _copies.append(folder)
     with closing(open_store(session.url)) as store:
-        name = _full_name(store, session.name)
+        name = session.name if known else _full_name(store, session.name)
         copy = JsonlStore(folder)
         copy.import_(name, store.export(name))
         notes = store.notes(name).read()
         if notes is not None:
             copy.notes(name).write(notes)
     return copy.files(name).transcript
+
+
+def erase(url: str, name: str) -> None:
+    """Remove a session of a store, by its whole name, with everything that belongs to it."""
+    with closing(open_store(url)) as store:
+        store.erase(name)
 
 
 def remove_copies() -> None:
@@ -92,10 +128,10 @@ def notes_of_copy(transcript: Path) -> Path:
     return Project(transcript.parent).session(transcript.stem).notes
 
 
-def listed(url: str) -> Iterator[RecognisedSession]:
-    """The sessions of a store, newest first, with their titles."""
+def listed(url: str, most: int | None = None) -> Iterator[RecognisedSession]:
+    """The sessions of a store, newest first, with their titles; at most so many."""
     with closing(open_store(url)) as store:
-        for info in store.sessions():
+        for info in store.sessions(limit=most):
             yield _listed(info, store.read(info.name))
 
 

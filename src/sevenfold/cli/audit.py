@@ -24,13 +24,14 @@ MOST_SHOWN = 30
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("session", metavar="SESSION")
+    transcripts.add_store(command)
     command.add_argument("--json", action="store_true")
     command.add_argument("--ids", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    path = transcripts.find(options.session)
+    path = transcripts.find(options.session, options.store)
     with indexed(path) as (log, index), transcripts.progress(path, "checking") as progress:
         found = audit(log, index, progress)
     if options.json:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sevenfold.archive import rewrite
+from sevenfold.archive import rewrite, stores
 from sevenfold.archive.profile.labels import pieces_in
 from sevenfold.archive.rewrite import RecordedSession
 from sevenfold.cli import transcripts
@@ -71,13 +71,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
     where("--output", type=Path, metavar="FILE")
     where("--in-place", action="store_true")
     where("--dry-run", action="store_true")
+    transcripts.add_store(command)
     add("--show", action="store_true")
     add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    recorded = rewrite.inspect(transcripts.find(options.file), options.model)
+    if options.store or stores.by_url(options.file) is not None:
+        _must_not_end_in_the_copy(options)
+    recorded = rewrite.inspect(transcripts.find(options.file, options.store), options.model)
     target = None if options.dry_run else _target(recorded, options)
     indexing = partial(transcripts.progress, doing="indexing")
     with rewrite.edit(recorded, target, recall=target is not None, progress=indexing) as (session, client):
@@ -92,6 +95,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         ReportConsole().print(sections(parts))
     return SOMETHING_LOST if lost else 0
+
+
+def _must_not_end_in_the_copy(options: argparse.Namespace) -> None:
+    """Refuse to write next to the copy of a session in a store, which is removed when the command ends."""
+    if options.in_place:
+        raise Refused("a session in a store is compacted by the program that keeps it there; use --output")
+    if options.output is None and not options.dry_run:
+        raise Refused("say where the summarised copy goes with --output FILE, or use --dry-run")
 
 
 _Report = tuple[dict[str, object], list[RenderableType | None], int]

@@ -23,12 +23,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("a", metavar="A")
     command.add_argument("b", metavar="B")
+    transcripts.add_store(command)
     add_switches(command, "--frame", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    (a, before), (b, now) = _request(options.a), _request(options.b)
+    (a, before), (b, now) = _request(options.a, options.store), _request(options.b, options.store)
     found = requests.compare(before, now, frame_only=options.frame)
     if options.json:
         print_json({"a": a, "b": b, **msgspec.to_builtins(found)})
@@ -37,13 +38,13 @@ def run(options: argparse.Namespace) -> int:
     return BREAKS if found.breaks else 0
 
 
-def _request(name: str) -> tuple[str, Sent]:
+def _request(name: str, store: str | None) -> tuple[str, Sent]:
     """The title and content of the request a user named: a JSON file, or a session with an optional number."""
     session, _, number = name.rpartition(":")
     if not (session and number.removeprefix("e").removeprefix("-").isdigit()) or Path(name).exists():
         session = name
         number = "-1"
-    path = transcripts.find(session)
+    path = transcripts.find(session, store)
     if path.suffix != ".jsonl":
         if not path.is_file():
             raise InputError(f"{path}: no such file")

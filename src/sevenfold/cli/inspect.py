@@ -7,6 +7,8 @@ import os
 import sys
 import webbrowser
 
+from sevenfold.archive import stores
+from sevenfold.cli import transcripts
 from sevenfold.cli.text import not_installed, number, write
 from sevenfold.stores import token_file
 from sevenfold.stores.home import user_home
@@ -18,6 +20,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     port = number(int, 1, "a whole number from 1 to 65535", high=65_536)
     command.add_argument("session", nargs="?", metavar="SESSION")
+    transcripts.add_store(command)
     command.add_argument("--port", type=port)
     command.add_argument("--no-open", action="store_true")
 
@@ -32,8 +35,12 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.archive.summaries import SummaryShelf
     from sevenfold.doors.inspector.shelf import InspectorShelf
 
-    shelf = InspectorShelf(SummaryShelf(user_home().root / "cache" / "inspector"))
-    place = f"/s/{shelf.named(options.session)}" if options.session else "/"
+    copies = transcripts.copies(options.store) if options.store and not options.session else []
+    shelf = InspectorShelf(SummaryShelf(user_home().root / "cache" / "inspector"), copies)
+    name = options.session
+    if name and options.store:
+        name = stores.name_in(options.store, name)
+    place = f"/s/{shelf.named(name)}" if name else "/"
     # The same after a restart, so that a page that is open goes on.
     token = token_file.token(user_home().root / TOKEN_FILE)
     server = InspectorServer(shelf, token, options.port or 0)

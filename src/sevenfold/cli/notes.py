@@ -34,15 +34,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("file", metavar="SESSION")
     add("--update", action="store_true")
     add("--model", default="", metavar="NAME")
+    transcripts.add_store(command)
     add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    in_store = stores.by_url(options.file) is not None
+    in_store = bool(options.store) or stores.by_url(options.file) is not None
     if in_store and options.update:
         raise Refused("the notes of a session in a store are updated by the program that keeps it there")
-    path = transcripts.find(options.file)
+    path = transcripts.find(options.file, options.store)
     recorded = rewrite.inspect(path, options.model)
     file = stores.notes_of_copy(path) if in_store else recorded.notes
     done = _update(recorded) if options.update else ""

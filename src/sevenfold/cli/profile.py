@@ -36,6 +36,7 @@ F = TypeVar("F", SessionProfile, ProfileTotal)
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("paths", nargs="*", metavar="SESSION")
+    transcripts.add_store(command)
     command.add_argument("--by", choices=tuple(figures.GROUPS))
     command.add_argument("--since", type=_since, metavar="WHEN")
     command.add_argument("--example", action="store_true")
@@ -83,6 +84,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _named(options: argparse.Namespace) -> list[Path]:
     """The files and folders to profile: those named, or all there are; raises `InputError` if there are none."""
+    if options.store:
+        if not options.paths:
+            return transcripts.copies(options.store)
+        return [transcripts.find(name, options.store) for name in options.paths]
     named = [Path(name) if Path(name).is_dir() else transcripts.find(name) for name in options.paths]
     if options.example:
         named.append(coding_session())

@@ -35,6 +35,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("session", metavar="SESSION")
     add("query", metavar="QUERY", nargs="*")
+    transcripts.add_store(command)
     add("--kind", metavar="K")
     add("--by", metavar="WAY")
     add("-k", type=int, default=10, metavar="N")
@@ -44,7 +45,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    path = transcripts.find(options.session)
+    path = transcripts.find(options.session, options.store)
     if options.status:
         with indexed(path) as (_, index):
             _print_status(path, index.status(), as_json=options.json)

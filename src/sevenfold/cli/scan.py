@@ -11,7 +11,7 @@ from typing import Any
 from sevenfold.archive.upkeep.secrets import SecretHit, scan
 from sevenfold.cli import transcripts
 from sevenfold.cli.text import complain, plural, print_json, write
-from sevenfold.errors import UserError
+from sevenfold.errors import InputError, UserError
 from sevenfold.stores.home import user_home
 
 FOUND = 1
@@ -27,12 +27,15 @@ _KINDS = frozenset({".jsonl", ".json", ".txt", ".md"})
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("paths", nargs="*", type=Path, metavar="PATH")
+    transcripts.add_store(command)
     command.add_argument("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    files = _files(options.paths)
+    if options.store and options.paths:
+        raise InputError("name files, or a store with --store, but not both")
+    files = transcripts.copies(options.store) if options.store else _files(options.paths)
     found: dict[Path, list[dict[str, Any]]] = {}
     errors: dict[Path, str] = {}
     sizes = {path: path.stat().st_size if path.is_file() else 0 for path in files}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,22 @@ from sevenfold.archive.upkeep.purge import find
 from sevenfold.cli import purge, transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
-from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
+from sevenfold.cli.text import (
+    add_folder,
+    add_switches,
+    confirm,
+    duration,
+    one_line,
+    plural,
+    print_json,
+    size,
+    write,
+)
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.removal import extent
 from sevenfold.stores.lineage import must_be_user
+from sevenfold.stores.registry import open_store
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -38,11 +50,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    if options.store and options.action != "list":
-        raise Refused(
-            f"--store lists sessions; {options.action} takes a name alone, and import that of a session in a store: "
-            "sevenfold sessions import 'URL#NAME'"
-        )
     if options.action in ("delete", "import"):
         must_be_user(f"sevenfold sessions {options.action}")
     if options.action == "delete":
@@ -50,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "import":
         return _import(options)
     if options.store:
-        rows = list(_in_store(options.store))
+        rows = list(_in_store(options.store, None if options.all else stores.MOST_LISTED))
     else:
         rows = list(_everywhere() if options.all else _here(options.folder))
     if options.json:
@@ -69,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
 def _delete(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
+    if options.store:
+        return _delete_in_store(options)
     home = user_home()
     folder = options.folder
     found = find(home, options.name, folder)
@@ -86,12 +95,27 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
+def _delete_in_store(options: argparse.Namespace) -> int:
+    """Delete a session of a store; its name has to be whole, because a copy of it is not looked at first."""
+    about = f"{one_line(options.name, 80)} in this store, with its branches and all that belongs to it\n"
+    with closing(open_store(options.store)) as store:
+        store.read(options.name)  # raises if there is none
+    write(about)
+    if options.dry_run:
+        return 0
+    if not confirm("Delete all of it permanently?", options):
+        return purge.DECLINED
+    stores.erase(options.store, options.name)
+    write("Deleted.\n")
+    return 0
+
+
 def _import(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused(
             "say which session to import: sevenfold sessions import NAME; 'sessions --all' lists them"
         )
-    recorded = rewrite.inspect(transcripts.find(options.name))
+    recorded = rewrite.inspect(transcripts.find(options.name, options.store))
     # The copy gets another id, because a shared one would name neither of the two sessions.
     kept = user_home().project(options.folder).session(f"from-{recorded.session}")
     target = kept.transcript
@@ -116,8 +140,8 @@ def _everywhere() -> Iterator[dict[str, Any]]:
             step(number)
 
 
-def _in_store(url: str) -> Iterator[dict[str, Any]]:
-    for one in stores.listed(url):
+def _in_store(url: str, most: int | None) -> Iterator[dict[str, Any]]:
+    for one in stores.listed(url, most):
         info = one.info
         yield {
             "name": info.name,

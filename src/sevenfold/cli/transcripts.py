@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from sevenfold.archive import sessions
+from sevenfold.archive import sessions, stores
 from sevenfold.cli.text import complain
+from sevenfold.errors import InputError
 
 PATIENCE = 1.0
 """Seconds before progress is shown."""
 
 
-def find(name: str) -> Path:
-    """The file of a session; see `sevenfold.archive.sessions.find`. Shows progress if titles have to be read."""
+def add_store(command: argparse.ArgumentParser) -> None:
+    """Declare the option that names the store of the sessions."""
+    command.add_argument("--store", metavar="URL")
+
+
+def find(name: str, store: str | None = None) -> Path:
+    """The file of a session, of a ``store`` if one is given; see `sevenfold.archive.sessions.find`.
+
+    Shows progress if titles have to be read.
+    """
+    if store:
+        name = stores.name_in(store, name)
     with watch("looking for titles", 0) as step:
         return sessions.find(name, step)
+
+
+def copies(store: str) -> list[Path]:
+    """Copies of the newest sessions of a store; raises `InputError` if there are none. Shows progress."""
+    if stores.by_url_of_store(store) is None:
+        return [find("", store)]
+    found: list[Path] = []
+    with watch("copying sessions", stores.MOST_COPIED) as step:
+        for copy in stores.copies(store):
+            found.append(copy)
+            step(len(found))
+    if not found:
+        raise InputError("there are no sessions in this store")
+    return found
 
 
 def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], None]]:
