@@ -2,11 +2,12 @@
 
     python -m bench.framework_keeping FRAMEWORK WIRE [--by none|own] [--bound] [--stubborn] [--turns N] [--json]
 
-FRAMEWORK is langchain, deepagents, pydantic-ai, openai-agents (with our adapters) or litellm (below `sevenfold gateway
---mode keep`); WIRE is messages, chat or responses. The newest packages are installed into environments of their own in
-`.dev/peers`; the agent runs in a network namespace of its own against the simulator. What the simulator received is
-judged: nothing refused, the system prompt as in the first request, every sentence of the user in the last one, and
-after each compaction the codewords of the first, the middle and the newest message.
+FRAMEWORK is langchain, deepagents, pydantic-ai, openai-agents (with our adapters), litellm (below `sevenfold gateway
+--mode keep`) or hermes (with our plugin, over chat alone); WIRE is messages, chat or responses. The newest packages are
+installed into environments of their own in `.dev/peers`; the agent runs in a network namespace of its own against the
+simulator. What the simulator received is judged: nothing refused, the system prompt as in the first request, every
+sentence of the user in the last one, and after each compaction the codewords of the first, the middle and the newest
+message.
 
 `--stubborn` makes the provider refuse every request that is not as the agent wrote it; `--bound` takes a model whose
 thinking is valid only behind what was sent before it; `--by own` is the framework's own summarisation, `--by none` has
@@ -48,13 +49,23 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "pydantic-ai": ("pydantic-ai-slim[anthropic,openai]", "msgspec"),
     "openai-agents": ("openai-agents", "msgspec"),
     "litellm": ("litellm", "mcp", "msgspec"),  # it imports mcp without saying that it needs it
+    "hermes": ("hermes-agent==0.19.0",),
 }
 ENVIRONMENTS = {"langchain": "frameworks-langchain", "deepagents": "frameworks-langchain"}
 """Frameworks that share one; any other has one of its own."""
+TURNS = {"hermes": 75}
+"""Where it takes more to fill the window: Hermes takes none below 64,000 tokens."""
+HERMES_SETTINGS = (
+    ("plugins", "enable", "sevenfold"),
+    ("config", "set", "context.engine", "sevenfold"),
+    ("config", "set", "memory.provider", "sevenfold"),
+    ("config", "set", "model.context_length", "64000"),
+)
 LEAST_REQUESTS = 50
 LEAST_COMPACTIONS = 3
 SUMMARY = "The work on the harbour went on and nothing in particular is left to say about it. " * 6
 ANSWER = "Noted. The cranes are oiled and the harbour is quiet, so the berths stay as they are. " * 12
+MODEL_PATHS = ("/messages", "/chat/completions", "/responses")
 OURS = "and a <summary>"
 """Near the end of our own requests for a summary."""
 BOUNDARY = "<continued-session>"
@@ -94,9 +105,10 @@ def main() -> int:
     parser.add_argument("--by", choices=("sevenfold", "none", "own"), default="sevenfold")
     parser.add_argument("--bound", action="store_true")
     parser.add_argument("--stubborn", action="store_true")
-    parser.add_argument("--turns", type=int, default=conversation.TURNS)
+    parser.add_argument("--turns", type=int)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.turns = options.turns or TURNS.get(options.framework, conversation.TURNS)
     name = ENVIRONMENTS.get(options.framework, f"frameworks-{options.framework}")
     if INSIDE not in os.environ:
         environments.python_with(name, PACKAGES[options.framework])
@@ -182,8 +194,22 @@ def run(
         "SEVENFOLD_CONTEXT_WINDOW": "24000",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
         "FLAGS": " ".join(flags),
+        "HERMES_HOME": str(home / ".hermes"),
     }
+    if options.framework == "hermes":
+        prepare_hermes(python, env)
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+
+
+def prepare_hermes(python: Path, env: dict[str, str]) -> None:
+    """Install the plugin, and let Hermes use it, as its page says."""
+    hermes = str(python.with_name("hermes"))
+    commands = [[sys.executable, "-m", "sevenfold", "install", "hermes"]]
+    commands += [[hermes, *setting] for setting in HERMES_SETTINGS]
+    for command in commands:
+        subprocess.run(
+            command, env=env, cwd=ROOT, capture_output=True, stdin=subprocess.DEVNULL, check=True
+        )
 
 
 def figures_of(
@@ -193,7 +219,9 @@ def figures_of(
     options: argparse.Namespace,
 ) -> FrameworkFigures:
     """What the captured requests of a run show."""
-    own = [request for request in requests if is_own(request)]
+    # Others look for lists of models, or for what kind of server it is.
+    asked = [request for request in requests if request.path.endswith(MODEL_PATHS)]
+    own = [request for request in asked if is_own(request)]
     last = texts_of(own[-1])
     printed = done.stdout.strip().splitlines()
     reported = json.loads(printed[-1]) if done.returncode == 0 else {}
@@ -217,7 +245,7 @@ def figures_of(
         if done.returncode or problems
         else "",
         requests=len(own),
-        refused=sum(request.status >= 400 for request in requests),
+        refused=sum(request.status >= 400 for request in asked),
         compactions=len(behind),
         missing_after=tuple(missing_after),
         missing=tuple(sentence for sentence in said if sentence not in last),
@@ -240,7 +268,7 @@ def usd_of(request: Received) -> float:
 
 def is_own(request: Received) -> bool:
     """Whether a request is one of the agent's conversation, and not for a summary."""
-    if not request.path.endswith(("/messages", "/chat/completions", "/responses")):
+    if not request.path.endswith(MODEL_PATHS):
         return False
     return bool(request.body.get("tools")) and OURS.encode() not in request.raw[-2_000:]
 
@@ -295,7 +323,7 @@ def head_of(request: Received) -> list[object]:
 
 def version_of(python: Path, framework: str) -> str:
     """The version of the framework that was run."""
-    package = PACKAGES[framework][0].partition("[")[0] if framework != "deepagents" else "deepagents"
+    package = re.split(r"[\[=]", PACKAGES[framework][0])[0] if framework != "deepagents" else framework
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

@@ -278,12 +278,50 @@ def _litellm(options: argparse.Namespace) -> dict[str, Any]:
     return {"messages": len(messages), "pieces": pieces, "problems": []}
 
 
+def _hermes(options: argparse.Namespace) -> dict[str, Any]:
+    """The plugin is installed and enabled before, in the folder that HERMES_HOME names."""
+    registry: Any = import_module("tools.registry").registry
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    described = {
+        "name": conversation.TOOL,
+        "description": "Read a log of the harbour.",
+        "parameters": schema,
+    }
+    registry.register(
+        name=conversation.TOOL,
+        toolset="harbour",
+        schema=described,
+        handler=lambda arguments, **_: conversation.log(arguments["name"]),
+    )
+    pieces: list[str] = []
+    agent: Any = import_module("run_agent").AIAgent(
+        base_url=f"{options.url}/v1",
+        api_key=KEY,
+        provider="custom",
+        model=OPENAI,
+        ephemeral_system_prompt=conversation.SYSTEM,
+        enabled_toolsets=["harbour"],
+        skip_context_files=True,
+        quiet_mode=True,
+    )
+    if options.by == "sevenfold":
+        assert agent.context_compressor.name == "sevenfold", "Hermes did not load the plugin"
+    messages: list[Any] = []
+    for turn in range(options.turns):
+        streams = {} if turn % 2 else {"stream_callback": pieces.append}
+        done = agent.run_conversation(conversation.message(turn), conversation_history=messages, **streams)
+        messages = done["messages"]
+    agent.shutdown_memory_provider(messages)
+    return {"messages": len(messages), "pieces": len(pieces), "problems": []}
+
+
 DRIVERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "langchain": _langchain,
     "deepagents": _deepagents,
     "pydantic-ai": _pydantic_ai,
     "openai-agents": _openai_agents,
     "litellm": _litellm,
+    "hermes": _hermes,
 }
 
 

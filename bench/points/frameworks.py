@@ -18,6 +18,7 @@ LED = (
     *(("pydantic-ai", wire) for wire in ("messages", "chat", "responses")),
     *(("openai-agents", wire) for wire in ("chat", "responses")),
     *(("litellm", wire) for wire in ("messages", "chat")),
+    ("hermes", "chat"),
 )
 STUBBORN = (("langchain", "messages"), ("pydantic-ai", "chat"), ("openai-agents", "responses"))
 """Agents whose provider refuses every changed request."""

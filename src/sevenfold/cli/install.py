@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from sevenfold.cli.text import write
-from sevenfold.doors.plugins import claude_code, codex
+from sevenfold.doors.plugins import claude_code, codex, hermes
 from sevenfold.doors.plugins.changes import Changes, install
 from sevenfold.errors import InputError
 from sevenfold.stores.lineage import must_be_user
 
-PROGRAMS = (claude_code.NAME, codex.NAME)
+PROGRAMS = (claude_code.NAME, codex.NAME, hermes.NAME)
+_AFTERWARDS = {codex.NAME: codex.AFTERWARDS, hermes.NAME: hermes.AFTERWARDS}
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -32,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     must_be_user("sevenfold install")
     install(changes)
     write(f"Installed. Start {options.program} anew; 'sevenfold uninstall {options.program}' undoes it.\n")
-    if options.program == codex.NAME:
-        write(f"{codex.AFTERWARDS}\n")
+    if options.program in _AFTERWARDS:
+        write(f"{_AFTERWARDS[options.program]}\n")
     return 0
 
 
@@ -41,5 +42,7 @@ def _changes(program: str, *, with_status_line: bool) -> Changes:
     if program == claude_code.NAME:
         return claude_code.changes(with_status_line=with_status_line)
     if with_status_line:
-        raise InputError("Codex has no status line that a command could fill; leave --status-line out")
-    return codex.changes()
+        raise InputError(
+            f"{program.capitalize()} has no status line that a command could fill; leave --status-line out"
+        )
+    return hermes.changes() if program == hermes.NAME else codex.changes()
