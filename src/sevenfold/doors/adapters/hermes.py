@@ -65,7 +65,7 @@ class HermesAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
 
 
-class Endpoint(Struct, frozen=True):
+class HermesEndpoint(Struct, frozen=True):
     """The model that Hermes asks, and where; empty where it is not known yet."""
 
     model: str
@@ -76,7 +76,7 @@ class Endpoint(Struct, frozen=True):
 
 
 class _OpenSession(NamedTuple):
-    endpoint: Endpoint
+    endpoint: HermesEndpoint
     session: Session
 
 
@@ -169,7 +169,9 @@ class HermesDesk:
     def _followed(self, question: HermesQuestion, messages: Sequence[Message]) -> Session:
         """The session of the conversation, with everything in it that Hermes has."""
         name = _name_of(question.session)
-        endpoint = Endpoint(question.model, question.window, question.address, question.key, question.api)
+        endpoint = HermesEndpoint(
+            question.model, question.window, question.address, question.key, question.api
+        )
         opened = self._open.pop(name, None)
         # What only records a turn does not say which model is asked.
         if opened is not None and endpoint.model and opened.endpoint != endpoint:
@@ -187,7 +189,7 @@ class HermesDesk:
         return session
 
 
-def _opened(name: str, endpoint: Endpoint, project: Path) -> Session:
+def _opened(name: str, endpoint: HermesEndpoint, project: Path) -> Session:
     settings: dict[str, object] = {"notes": False}
     if endpoint.window:
         settings["context_window"] = endpoint.window
@@ -198,7 +200,7 @@ def _opened(name: str, endpoint: Endpoint, project: Path) -> Session:
     return Session.open(name, model=model, wire="chat", folder=project, settings=settings, client=client)
 
 
-def _client(endpoint: Endpoint) -> Client | None:
+def _client(endpoint: HermesEndpoint) -> Client | None:
     """A client with Hermes' address and credential; None if code has to write the summaries."""
     if not endpoint.address:
         return None

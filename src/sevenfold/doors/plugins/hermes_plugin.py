@@ -38,7 +38,7 @@ RECALL = {
 }
 
 
-class Desk:
+class DeskProcess:
     """The process that decides; started with the first question, and again if it has ended."""
 
     def __init__(self) -> None:
@@ -110,12 +110,12 @@ class Desk:
             self.ask(**question)
 
 
-def desk() -> Desk:
+def desk() -> DeskProcess:
     """The one of this Hermes, which loads this file once as an engine and once as a memory."""
     shared: Any = sys.modules.setdefault(_SHARED, types.ModuleType(_SHARED))
     if not hasattr(shared, "desk"):
-        shared.desk = Desk()
-    found: Desk = shared.desk
+        shared.desk = DeskProcess()
+    found: DeskProcess = shared.desk
     return found
 
 
