@@ -19,6 +19,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from openai import AsyncOpenAI, BadRequestError
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.anthropic import AnthropicModel
@@ -31,6 +32,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from sevenfold.doors.adapters.langchain import SevenfoldMiddleware, kept_model
 from sevenfold.doors.adapters.openai_agents import SevenfoldProvider
 from sevenfold.doors.adapters.pydantic_ai import Sevenfold
+from sevenfold.doors.wrapping import conversation
 from sevenfold.errors import InputError
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain, text
 from sevenfold.lab.simulator.errors import ApiError
@@ -157,6 +159,28 @@ def test_an_awaited_agent_of_langchain_without_a_thread_is_told_by_what_it_conti
         (name,) = middleware.sevenfold.sessions
         judge(simulator, middleware.sevenfold, name)
         assert middleware.name == "SummarizationMiddleware"
+
+
+@pytest.mark.spec("S41.2")
+def test_an_agent_inside_a_graph_has_a_session_of_its_own_and_without_a_thread_the_callers_name_counts() -> (
+    None
+):
+    with provider() as (_, url):
+        middleware = SevenfoldMiddleware(settings=SETTINGS)
+        model = chat_model("messages", url)
+        agent = create_agent(model, [read_for_langchain], middleware=[middleware])
+        graph = StateGraph(MessagesState)
+        graph.add_node("research", agent)
+        graph.add_edge(START, "research")
+        said: Any = {"messages": [{"role": "user", "content": "Hello."}]}
+        graph.compile(checkpointer=InMemorySaver()).invoke(
+            said, {"configurable": {"thread_id": "thread-7"}}
+        )
+        with conversation("of-the-caller"):
+            agent.invoke(said)
+        middleware.close()
+        assert middleware.sevenfold.problems == []
+        assert middleware.sevenfold.sessions == ("thread-7-research", "of-the-caller")
 
 
 @pytest.mark.spec("S41.1")

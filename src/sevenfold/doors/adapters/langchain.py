@@ -7,6 +7,7 @@ whose clients are wrapped, for this one call. The thread names the conversation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class SevenfoldMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Ask the model through the wrapped clients."""
-        with conversation(_name_of(request)):
+        with _named(request):
             return handler(self._through_ours(request))
 
     async def awrap_model_call(
@@ -60,7 +61,7 @@ class SevenfoldMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Ask the model through the wrapped clients."""
-        with conversation(_name_of(request)):
+        with _named(request):
             return await handler(self._through_ours(request))
 
     def close(self) -> None:
@@ -102,14 +103,14 @@ def _openai_clients(model: Any, conversations: WrappedConversations) -> dict[str
     return fields
 
 
-def _name_of(request: ModelRequest[Any]) -> str:
-    """The name of a conversation: the thread, and for an agent inside another graph where in it the agent is.
+def _named(request: ModelRequest[Any]) -> AbstractContextManager[None]:
+    """The conversation that a request belongs to: the thread, and for an agent inside another graph where it is there.
 
-    Empty without a thread; then the conversation is told by what it continues.
+    Without a thread it is the one that the caller named, or it is told by what it continues.
     """
     about = request.runtime.execution_info if request.runtime is not None else None
     if about is None or not about.thread_id:
-        return ""
+        return nullcontext()
     # Each part of the namespace is the name of a node and an id that differs from run to run.
     nodes = [part.partition(":")[0] for part in about.checkpoint_ns.split("|")[:-1]]
-    return "-".join([about.thread_id, *nodes])
+    return conversation("-".join([about.thread_id, *nodes]))
