@@ -22,8 +22,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -467,19 +467,16 @@ def measure(
     windows: Sequence[int],
     seed: int | None = None,
     jobs: int = 1,
-) -> list[Compared]:
-    """Play all sessions of a folder, or random ones, with every model in every window."""
+) -> Iterator[Compared]:
+    """Play all sessions of a folder, or random ones, with every model in every window; gives each when it is done."""
     play: Callable[..., Compared] = from_file if seed is None else from_seed
     sessions: Sequence[Any] = policies.sessions(folder) if seed is None and folder is not None else ()
     if seed is not None:
         sessions = range(seed, seed + policies.DRAWN)
     cases = [(session, model, window) for session in sessions for model in models for window in windows]
-    if not cases:
-        return []
-    if jobs == 1:
-        return [play(*case) for case in cases]
     with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(play, *zip(*cases, strict=True)))
+        for done in as_completed([pool.submit(play, *case) for case in cases]):
+            yield done.result()
 
 
 def bars(rows: Sequence[Compared]) -> list[tuple[str, float, bool]]:
@@ -501,22 +498,24 @@ def bars(rows: Sequence[Compared]) -> list[tuple[str, float, bool]]:
     ]
 
 
-def show(rows: Iterable[Compared]) -> None:
-    """Print the bills."""
+HEADINGS = (
+    f"{'session':14}{'model':20}{'window':>9}{'alone':>9}{'compacted':>10}{'kept':>9}{'own':>8}{'share':>7}"
+    f"{'changed':>9}{'requests':>10}{'compacted':>10}{'peak':>9}"
+)
+
+
+def show(row: Compared) -> None:
+    """Print a session's bills."""
+    alone = row.alone
+    kept = row.kept
     print(
-        f"{'session':14}{'model':20}{'window':>9}{'alone':>9}{'compacted':>10}{'kept':>9}{'own':>8}{'share':>7}"
-        f"{'changed':>9}{'requests':>10}{'compacted':>10}{'peak':>9}"
+        f"{row.name[:12]:14}{row.model:20}{row.window:>9,}{alone.usd:>9.3f}{alone.compactions:>10}{kept.usd:>9.3f}"
+        f"{kept.own_usd:>8.3f}{row.share:>7.3f}{kept.changed:>9}{kept.requests:>10}{kept.compactions:>10}"
+        f"{kept.peak:>9,}",
+        flush=True,
     )
-    for row in rows:
-        alone = row.alone
-        kept = row.kept
-        print(
-            f"{row.name[:12]:14}{row.model:20}{row.window:>9,}{alone.usd:>9.3f}{alone.compactions:>10}{kept.usd:>9.3f}"
-            f"{kept.own_usd:>8.3f}{row.share:>7.3f}{kept.changed:>9}{kept.requests:>10}{kept.compactions:>10}"
-            f"{kept.peak:>9,}"
-        )
-        for problem in row.problems[:3]:
-            print(f"    {problem}")
+    for problem in row.problems[:3]:
+        print(f"    {problem}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -531,14 +530,17 @@ def main(arguments: Sequence[str]) -> int:
     if options.drawn is None and not options.folder.is_dir():
         print(f"There is no folder {options.folder}: name one that holds transcripts.", file=sys.stderr)
         return 2
-    rows = measure(
+    print(HEADINGS)
+    rows: list[Compared] = []
+    for row in measure(
         options.folder,
         options.model or policies.MODELS,
         options.window or WINDOWS,
         options.drawn,
         options.jobs,
-    )
-    show(rows)
+    ):
+        show(row)
+        rows.append(row)
     judged = bars(rows)
     for name, figure, is_met in judged:
         print(f"{'pass' if is_met else 'FAIL'}  {name}: {figure:.4f}")

@@ -31,7 +31,7 @@ def as_decided(
         None if position is None else known[position].record for position in positions_of(known, blocks)
     ]
     hidden = {item.said.uuid: item for item in program_view.hidden}
-    changes = _changes(blocks, records, view, hidden)
+    changes = _changes(blocks, records, view, hidden, program_view)
     if not changes:
         return None
     counts = list(map(len, sent))
@@ -51,7 +51,11 @@ def without_thinking(request: ClientRequest, sent: MessageBlocks) -> bytes | Non
 
 
 def _changes(
-    sent: Sequence[SentBlock], records: Sequence[str | None], view: View, hidden: Mapping[str, Item]
+    sent: Sequence[SentBlock],
+    records: Sequence[str | None],
+    view: View,
+    hidden: Mapping[str, Item],
+    program_view: ProgramView,
 ) -> dict[tuple[int, int], BlockChange]:
     """What happens to each block of a request, by its message and its place in it."""
     changes: dict[tuple[int, int], BlockChange] = {}
@@ -64,11 +68,13 @@ def _changes(
         if record is None:
             continue
         if record in hidden:
-            if message >= first_answer or not _is_programs(block, hidden[record]):
+            item = hidden[record]
+            is_first = message < first_answer and _is_programs(block, item)
+            if not is_first or not program_view.stays(block.block, item):
                 changes[message, part] = NotSent()
             continue
-        item = view.item(record)
-        if item is not None and (change := _change(block.block, item)) is not None:
+        shown = view.item(record)
+        if shown is not None and (change := _change(block.block, shown)) is not None:
             changes[message, part] = change
     return changes
 

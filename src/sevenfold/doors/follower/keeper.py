@@ -101,7 +101,7 @@ class KeepingFollower(ConversationFollower):
             if followed.alignment is None:
                 return self._aside(followed, conversation)
             conversation.led_through(self._options.client(call, address), call.api)
-            bodies = conversation.bodies(followed.request, preceding_of(call, followed.request))
+            bodies = conversation.bodies(followed.request, preceding_of(call, followed.request), call.body)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
             return followed

@@ -21,7 +21,9 @@ from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
+from sevenfold.doors.follower.growth import Growth
 from sevenfold.doors.follower.leading import led, own_frame, room_made
+from sevenfold.doors.follower.own_calls import BehindSentMessages
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.recording import (
     Preceding,
@@ -69,6 +71,9 @@ class KeptConversation(RecordedConversation):
         """The newest message of the user when the provider refused what we sent: until another one, nothing is
         changed."""
         self._refusals = 0
+        self._growth = Growth()
+        self._sent = b""
+        """The newest body that was sent for it."""
         self._threads = Threads(self._asked, None, RLock())
         self._api: Api = "messages"
         super().__init__(transcript, name)
@@ -145,8 +150,13 @@ class KeptConversation(RecordedConversation):
         """Record the answer to the newest request, and learn from the size that the provider reports."""
         with self._guard:
             measured = self.record_answer(answer)
-            if self._conversation is not None:
-                self._conversation.answered_elsewhere(measured, begins_work=not self._is_left_alone())
+            conversation = self._conversation
+            if conversation is None:
+                return
+            if measured is not None:
+                self._growth.answered(measured.usage.total)
+            is_time = self._growth.is_time_for_summary(conversation.window.threshold)
+            conversation.answered_elsewhere(measured, begins_work=is_time and not self._is_left_alone())
 
     # -- keeping -----------------------------------------------------------------------------------
 
@@ -157,13 +167,13 @@ class KeptConversation(RecordedConversation):
 
     def led_through(self, client: Client, api: Api) -> None:
         """Ask this client for summaries from now on: it has the newest request's address and credential."""
-        self._client = client
+        self._client = BehindSentMessages(client, lambda: self._sent) if api == "messages" else client
         self._api = api
         if self._conversation is not None:
             self._conversation.set_background_runner(self._threads)
 
-    def bodies(self, request: ClientRequest, preceding: Preceding) -> Bodies:
-        """What to send in place of this request, which was taken in."""
+    def bodies(self, request: ClientRequest, preceding: Preceding, own: bytes) -> Bodies:
+        """What to send in place of this request, which was taken in, with the program's ``own`` body."""
         if self._conversation is None:
             # It was recorded before, and nothing in front of the messages has changed since.
             self._conversation = self._led(preceding)
@@ -186,6 +196,7 @@ class KeptConversation(RecordedConversation):
                     drops_thinking=conversation.profile.thinking.bound,
                 )
             body = self._rewritten(request, sent)
+            self._sent = own if body is None else body
             self._acted = self._acted or body is not None
             return Bodies(body, untouched if body is not None else None)
 

@@ -25,8 +25,9 @@ from sevenfold.settings import Settings
 from sevenfold.wire.client_request import Api, tool_name
 from sevenfold.wire.openai import from_function
 
-COMPACT_PERCENT = 80.0
-"""Share of the window at which we compact at the latest, so that the program's own compaction is not needed."""
+SUMMARY_SHARE = 0.9
+"""Share of the threshold from which on a summary is made beside the conversation: the program compacts at the threshold
+itself, and a summary that is made earlier is more often of no use, as the conversation ends before it is needed."""
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("Read", "read", "read_file", "NotebookRead", "view"), "read"),
@@ -71,13 +72,12 @@ def led(
 
 def _settings(settings: Settings) -> Settings:
     """The settings for a program's conversation: it gets no calls of ours that it could do without."""
-    percent = min(settings.compact_percent or COMPACT_PERCENT, COMPACT_PERCENT)
     return replace(
         settings,
         notes=False,
         idle_compaction=False,
         keep_warm=False,
-        compact_percent=percent,
+        background_share=max(settings.background_share, SUMMARY_SHARE),
         # The provider's own compaction needs beta features, which are the program's to choose.
         compact_engines=("fork", "plain"),
     )

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sevenfold.conversation.resume import read
-from sevenfold.doors.follower.recording import SYSTEM_MESSAGE
+from sevenfold.doors.follower.recording import SAME_BEGINNING, SYSTEM_MESSAGE
 from sevenfold.ports import Log
-from sevenfold.record.blocks import Block
-from sevenfold.record.entries import Boundary, Link, Said
+from sevenfold.record.blocks import Block, words_of
+from sevenfold.record.entries import KEPT_MESSAGE, Boundary, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
@@ -28,6 +28,10 @@ class ProgramView(Struct, frozen=True):
     """Records in view that the program does not know: our summary and what was restored after it."""
     boundaries: frozenset[str] = frozenset()
     """Compactions of ours."""
+    restored: frozenset[str] = frozenset()
+    """Records that the program showed first after a compaction of its own: its summary and what it restored."""
+    beginnings: frozenset[str] = frozenset()
+    """How the texts begin that the program sent before the first answer of all."""
 
     @classmethod
     def of(cls, log: Log, view: View) -> ProgramView:
@@ -38,11 +42,21 @@ class ProgramView(Struct, frozen=True):
         theirs, boundaries = as_the_program_has_it(log)
         hidden = tuple(item for item in theirs.items if item.said.uuid not in in_view)
         ours = frozenset(in_view - {item.said.uuid for item in theirs.items})
-        return cls(hidden, ours, boundaries)
+        return cls(hidden, ours, boundaries, *_first_shown(log))
 
     def sent(self, items: Sequence[Item]) -> list[Item]:
         """The records that the program still sends, in their order; ``items`` are those in view."""
         return [*self.hidden, *(item for item in items if item.said.uuid not in self.ours)]
+
+    def stays(self, block: Block, item: Item) -> bool:
+        """Whether a hidden block of what the program sends first stays in front of our summary.
+
+        What it showed with a summary of its own is replaced by ours and by what we restore, unless it had sent it at
+        the very beginning too, as it does with instruction files.
+        """
+        if item.said.uuid not in self.restored:
+            return True
+        return not item.said.summary and _beginning(block) in self.beginnings
 
     def summary(self, items: Sequence[Item]) -> list[Block]:
         """What stands in view for the hidden records: the summary and what was restored after it."""
@@ -67,6 +81,33 @@ def as_the_program_has_it(log: Log) -> tuple[View, frozenset[str]]:
             case _:
                 view.add(entry, position)
     return view, frozenset(boundaries)
+
+
+def _first_shown(log: Log) -> tuple[frozenset[str], frozenset[str]]:
+    """What the program showed first after compactions of its own; and how the texts begin that it sent first of all."""
+    restored: set[str] = set()
+    beginnings: set[str] = set()
+    is_first = True
+    is_behind_compaction = False
+    for _, entry in read(log):
+        match entry:
+            case Boundary(own=False):
+                is_behind_compaction = True
+            case Said(role="assistant"):
+                is_first = False
+                is_behind_compaction = False
+            case Said(own=False, role="user", uuid=uuid, blocks=blocks):
+                if is_first:
+                    beginnings.update(map(_beginning, blocks))
+                elif is_behind_compaction and entry.attachment != KEPT_MESSAGE:
+                    restored.add(uuid)
+            case _:
+                pass
+    return frozenset(restored), frozenset(beginnings)
+
+
+def _beginning(block: Block) -> str:
+    return words_of(block)[:SAME_BEGINNING]
 
 
 def _is_ours(said: Said) -> bool:
