@@ -4,8 +4,8 @@
 
 A program talks through `sevenfold gateway --mode keep`, a process of its own. The gateway is killed with SIGKILL once
 the provider has a request and before it answers; the program sends the same request to a gateway that is started again.
-Of that request at most two messages may be new on record. With ``--forgetting``, the control, what was recorded is deleted
-after each kill.
+Of that request at most two messages may be new on record. With ``--forgetting``, the control, what was recorded is
+deleted after each kill.
 """
 
 from __future__ import annotations

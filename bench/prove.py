@@ -56,6 +56,7 @@ MODULES = (
     "remembering",
     "sandbox",
     "inspector",
+    "doors",
     "suite",
     "mutation",
 )

@@ -7,78 +7,29 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from sevenfold import profiles
-from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.resume import read
-from sevenfold.doors.follower.follower import CallEnd, ClientCall, FollowedCall
-from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
+from sevenfold.doors.follower.follower import FollowedCall
+from sevenfold.doors.follower.keeper import KeepingFollower
 from sevenfold.doors.follower.keeping import KeptConversation
 from sevenfold.doors.follower.recording import RecordedConversation
 from sevenfold.lab.rules import refusals
 from sevenfold.lab.rules.base import RuleFacts
-from sevenfold.providers.registry import client_for
-from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.decisions import Rewound, Undone
 from sevenfold.record.entries import Boundary, Said
-from sevenfold.record.log import Answer
-from sevenfold.session.factory import OFFLINE_JOBS
-from sevenfold.settings import Settings
-from sevenfold.stores.memory import MemoryStore
+from tests.doors.keeping import MODEL, TOOLS, answered, following, prepared
 from tests.support import PROVING
 
-MODEL = "claude-opus-4-6"
-TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
 FILLER = "It was a long day, and the harbour was calm. " * 30
 SESSIONS = 500 if PROVING else 3
 REWRITES = 40
 """Rewrites in each session."""
-
-
-def following(failures: list[Exception]) -> KeepingFollower:
-    return KeepingFollower(
-        MemoryStore(),
-        "",
-        b"secret",
-        KeepingOptions(
-            Settings(context_window=10_000),
-            client=lambda call, address: client_for(MODEL, None, OFFLINE_JOBS),
-            failed=failures.append,
-        ),
-        clock=SystemClock(),
-        ids=RandomIds(),
-    )
-
-
-def prepared(
-    follower: KeepingFollower, messages: Sequence[dict[str, Any]], headers: Mapping[str, str]
-) -> tuple[FollowedCall, bytes]:
-    """A request that was taken in, and what is sent for it."""
-    body = {"model": MODEL, "max_tokens": 100, "system": "s", "tools": TOOLS, "messages": messages}
-    call = ClientCall("messages", "/v1/messages", {"x-api-key": "k", **headers}, json.dumps(body).encode())
-    followed = follower.prepare(call, "http://127.0.0.1:9")
-    return followed, followed.body or call.body
-
-
-def answered(
-    follower: KeepingFollower,
-    followed: FollowedCall,
-    sent: bytes,
-    name: str,
-    answer: Sequence[dict[str, Any]],
-) -> None:
-    """Give the answer to a request, and wait for what is made beside the conversation."""
-    usage = {"input_tokens": len(sent) // 4, "output_tokens": 50}
-    parts = tuple(blocks.read(json.dumps(block).encode()) for block in answer)
-    reply = Answer(name, MODEL, parts, msgspec.Raw(json.dumps(usage).encode()), "end_turn")
-    follower.ended(followed, CallEnd(200, reply))
-    follower.settle()
 
 
 class RewritingProgram:

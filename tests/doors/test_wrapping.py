@@ -210,7 +210,7 @@ def test_a_program_that_starts_again_goes_on_with_the_same_summary() -> None:
     with provider() as (simulator, url):
         first: Any = wrap(client(url), session="again", settings=SETTINGS)
         program = Program(first)
-        for number in range(30):
+        for number in range(45):
             program.say(f"The code word of day {number} is word-{number}.")
         first.sevenfold.close()
         before = json.loads(turns(simulator)[-1].raw)["messages"][0]
@@ -220,7 +220,7 @@ def test_a_program_that_starts_again_goes_on_with_the_same_summary() -> None:
         second.sevenfold.close()
         newest = json.loads(turns(simulator)[-1].raw)["messages"]
         assert newest[0] == before
-        assert len(newest) < 30
+        assert len(newest) < 45
         assert second.sevenfold.problems == []
 
 
@@ -328,7 +328,7 @@ async def _awaited() -> None:
         kind: object = type(kept)
         assert kind is anthropic.AsyncAnthropic
         messages: list[Any] = []
-        for number in range(30):
+        for number in range(45):
             messages.append({"role": "user", "content": f"The code word of day {number} is word-{number}."})
             pieces: list[str] = []
             async with kept.messages.stream(
@@ -344,7 +344,7 @@ async def _awaited() -> None:
         assert not refused(simulator)
         newest = turns(simulator)[-1].raw.decode()
         assert len(newest) < len(json.dumps(messages)) / 2
-        assert all(f"word-{number}." in newest for number in range(30))
+        assert all(f"word-{number}." in newest for number in range(45))
 
 
 REMINDER = "<system-reminder>\nThe skills are: one, two, three.\n</system-reminder>"
@@ -392,7 +392,7 @@ def test_a_program_that_summarises_by_itself_is_shown_what_we_show_and_goes_on_f
     with provider() as (simulator, url):
         kept: Any = wrap(client(url), session="summarised", settings=SETTINGS)
         program = Program(kept)
-        for number in range(30):
+        for number in range(45):
             program.say(f"The code word of day {number} is word-{number}.")
         asked = "CRITICAL: Respond with TEXT ONLY. Summarise the conversation."
         request = [*program.messages, {"role": "user", "content": asked}]
