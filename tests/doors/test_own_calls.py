@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.doors.follower.growth import Growth
+from sevenfold.doors.follower.growth import ConversationGrowth
 from sevenfold.doors.follower.own_calls import behind_sent
 
 pytestmark = pytest.mark.spec("S40.9")
@@ -60,7 +60,7 @@ def test_a_call_that_shows_something_else_stays_as_it_is(sent: dict[str, Any]) -
 
 
 def test_no_summary_is_begun_that_the_program_would_forestall_by_its_own() -> None:
-    growth = Growth()
+    growth = ConversationGrowth()
     growth.answered(70)
     growth.answered(85)
     assert not growth.is_time_for_summary(100)
@@ -68,7 +68,7 @@ def test_no_summary_is_begun_that_the_program_would_forestall_by_its_own() -> No
 
 
 def test_a_program_that_goes_on_beyond_the_threshold_does_not_compact_by_itself() -> None:
-    growth = Growth()
+    growth = ConversationGrowth()
     growth.answered(90)
     growth.answered(105)
     assert not growth.is_time_for_summary(100)

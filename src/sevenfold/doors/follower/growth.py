@@ -8,7 +8,7 @@ RECENT = 3
 """How many of the newest answers tell how much the next one will add."""
 
 
-class Growth:
+class ConversationGrowth:
     """The growth of one conversation, by the sizes that its provider reports."""
 
     def __init__(self) -> None:

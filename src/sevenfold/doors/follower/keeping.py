@@ -21,7 +21,7 @@ from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
-from sevenfold.doors.follower.growth import Growth
+from sevenfold.doors.follower.growth import ConversationGrowth
 from sevenfold.doors.follower.leading import led, own_frame, room_made
 from sevenfold.doors.follower.own_calls import BehindSentMessages
 from sevenfold.doors.follower.program_view import ProgramView
@@ -71,7 +71,7 @@ class KeptConversation(RecordedConversation):
         """The newest message of the user when the provider refused what we sent: until another one, nothing is
         changed."""
         self._refusals = 0
-        self._growth = Growth()
+        self._growth = ConversationGrowth()
         self._sent = b""
         """The newest body that was sent for it."""
         self._threads = Threads(self._asked, None, RLock())
