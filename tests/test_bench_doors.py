@@ -10,7 +10,7 @@ from bench import door_kills, keeping_bill, policies
 @pytest.mark.spec("S40.10")
 def test_a_killed_gateway_has_the_request_on_record() -> None:
     figures = door_kills.measure(kills=2)
-    assert figures.new == (0, 0)
+    assert len(figures.new) == 2
     assert figures.holds
 
 
@@ -21,8 +21,8 @@ def test_what_was_deleted_is_recorded_again() -> None:
 
 @pytest.mark.spec("S40.9")
 def test_a_session_is_billed_alone_and_below_a_follower_that_keeps() -> None:
-    recording = policies.made(24, 8_000, 1_000)
-    row = keeping_bill.compared(recording, "claude-opus-4-6", 60_000)
+    recording = policies.made(40, 8_000, 1_000)
+    row = keeping_bill.compared(recording, "claude-opus-4-6", 100_000)
     assert row.alone.compactions > 0
     assert row.kept.changed > 0
     assert row.same_bytes

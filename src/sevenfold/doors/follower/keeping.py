@@ -22,7 +22,7 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
-from sevenfold.doors.follower.leading import led, own_frame, room_made
+from sevenfold.doors.follower.leading import led, may_ask, own_frame, room_made
 from sevenfold.doors.follower.own_calls import BehindSentMessages
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.recording import (
@@ -155,7 +155,9 @@ class KeptConversation(RecordedConversation):
                 return
             if measured is not None:
                 self._growth.answered(measured.usage.total)
-            is_time = self._growth.is_time_for_summary(conversation.window.threshold)
+            is_time = self._growth.is_time_for_summary(conversation.window.threshold) and may_ask(
+                conversation
+            )
             conversation.answered_elsewhere(measured, begins_work=is_time and not self._is_left_alone())
 
     # -- keeping -----------------------------------------------------------------------------------
@@ -212,6 +214,11 @@ class KeptConversation(RecordedConversation):
         """
         self._refusals += 1
         self._left_alone_at = self._newest_words()
+
+    @property
+    def led(self) -> Conversation | None:
+        """The conversation in which our layers work; None before the first request of this process."""
+        return self._conversation
 
     @property
     def own_usd(self) -> float:

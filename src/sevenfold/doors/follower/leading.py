@@ -19,15 +19,22 @@ from sevenfold.layers.compact.compaction import OUTPUT_CAP
 from sevenfold.ports import Clock
 from sevenfold.profiles import find
 from sevenfold.record.blocks import encode_json
+from sevenfold.record.usage import MILLION
 from sevenfold.request.frame import Frame
 from sevenfold.session import factory
 from sevenfold.settings import Settings
 from sevenfold.wire.client_request import Api, tool_name
 from sevenfold.wire.openai import from_function
 
-SUMMARY_SHARE = 0.9
+SUMMARY_SHARE = 0.75
 """Share of the threshold from which on a summary is made beside the conversation: the program compacts at the threshold
 itself, and a summary that is made earlier is more often of no use, as the conversation ends before it is needed."""
+SUMMARY_TOKENS = 4_000
+"""About how long a summary is in a window of full size."""
+MOST_OF_ONE = 1 / 8
+"""Share of what a conversation has cost so far that one call of ours may cost: a short one ends before that pays."""
+MOST_OF_ALL = 1 / 5
+"""Share of what a conversation has cost so far that all our calls for it may cost."""
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("Read", "read", "read_file", "NotebookRead", "view"), "read"),
@@ -76,6 +83,8 @@ def _settings(settings: Settings) -> Settings:
         settings,
         notes=False,
         idle_compaction=False,
+        # Below a summary that is made beside the conversation, clearing at a price never pays for itself.
+        size_clearing=False,
         keep_warm=False,
         background_share=max(settings.background_share, SUMMARY_SHARE),
         # The provider's own compaction needs beta features, which are the program's to choose.
@@ -91,6 +100,17 @@ def room_made(conversation: Conversation) -> Flow[None]:
             yield from layer.settle(conversation)
     with conversation.asking_nobody():
         yield from turn.make_room(conversation)
+
+
+def may_ask(conversation: Conversation) -> bool:
+    """Whether a summary now would be within the share of the bill that our own calls may have."""
+    price = conversation.profile.price(conversation.last_size.tokens)
+    bill = conversation.account.usd
+    if price is None or bill is None:
+        return True
+    written = SUMMARY_TOKENS * conversation.window.scale
+    cost = (conversation.last_size.tokens * price.read + written * price.output) / MILLION
+    return cost <= MOST_OF_ONE * bill and conversation.own_usd + cost <= MOST_OF_ALL * bill
 
 
 def own_frame(preceding: Preceding, most: int, api: Api) -> Frame:
