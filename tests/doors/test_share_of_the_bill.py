@@ -17,7 +17,9 @@ FILLER = "The build ran, and nobody had anything to add to it. " * 24
 @pytest.mark.spec("S40.11")
 def test_a_summary_is_asked_for_once_the_conversation_has_cost_eight_times_as_much() -> None:
     follower = following([])
-    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Please look after the harbour. {FILLER}"}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": f"Please look after the harbour. {FILLER}"}
+    ]
     followed, sent = prepared(follower, messages, {"x-sevenfold-session": "work"})
     answered(follower, followed, sent, "msg_1", [{"type": "text", "text": "Gladly."}])
     kept = followed.conversation
