@@ -26,6 +26,7 @@
         │   └── Stalled               the connection is alive, but no content comes: retry
         ├── BoundThinking             reasoning no longer fits what precedes it: drop it, retry
         ├── RequestRefused            the request itself is wrong: do not retry
+        │   └── ThreadLost            the provider does not hold the conversation: send all of it, retry
         ├── NotAuthenticated          the key is missing or wrong: tell the user
         ├── NotPermitted              the key is right, but may not do this, or the account cannot pay: tell the user
         ├── ModelNotServed            the provider has no such model: tell the user
@@ -198,6 +199,17 @@ class BoundThinking(ModelError):
 
 class RequestRefused(ModelError):
     """The provider refuses the request as it is."""
+
+
+class ThreadLost(RequestRefused):
+    """The provider does not hold the conversation that the request continues."""
+
+    UNSUPPORTED = "thread_unsupported_request"
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether it would hold no other either."""
+        return self.code == self.UNSUPPORTED
 
 
 class NotAuthenticated(ModelError):

@@ -421,6 +421,15 @@ CONTENT_SECONDS = 900.0
 """A model that thinks for long and shows nothing of it sends only pings meanwhile, so this has to be long."""
 
 
+class Thread(Struct, frozen=True):
+    """What a request says about the history that the provider holds; by default it begins one."""
+
+    previous: str = ""
+    """The id of the answer that it continues; empty if it begins a thread, with the whole conversation."""
+    covered: int = 0
+    """How many of the body's messages the provider holds already."""
+
+
 class Call(Struct, frozen=True):
     """A request to a model, ready to be sent."""
 
@@ -440,6 +449,8 @@ class Call(Struct, frozen=True):
     """The name of the session's last call whose answer is in the log; a broker keeps that answer no longer."""
     retries: int | None = None
     """How often the client itself may send it again, without a word to the user; None: as the client is set up."""
+    thread: Thread | None = None
+    """The history that the provider is to hold, or holds; None if it is to hold nothing."""
 
 
 class Piece(Struct, frozen=True):

@@ -90,6 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     long_lifetime_sources: tuple[Word, ...] = ("main", "sdk", "agent", "agent:*")
     long_lifetime_account: bool = True
     long_lifetime_bedrock: bool = False
+    threads: bool = False
 
     # The window.
     context_window: WindowSize | None = None

@@ -23,6 +23,7 @@ from sevenfold.errors import (
     ProviderFailed,
     RateLimited,
     RequestRefused,
+    ThreadLost,
     Unreachable,
 )
 from sevenfold.providers import failures
@@ -162,7 +163,8 @@ BOUND = (
         (said("model: claude-none", "not_found_error"), 404, ModelNotServed),
         (told("The model `x` does not exist", code="model_not_found"), 404, ModelNotServed),
         (told('model "x" not found, try pulling it first', "api_error"), 404, ModelNotServed),
-        (said("gone", "not_found_error", code="thread_not_found"), 404, RequestRefused),
+        (said("gone", "not_found_error", code="thread_not_found"), 404, ThreadLost),
+        (said("gone", "not_found_error", code="file_not_found"), 404, RequestRefused),
         ({"detail": "Not Found"}, 404, Unreachable),
         ("<html><h1>404</h1> nothing here</html>", 404, Unreachable),
         ("<html>Bad Gateway</html>", 502, ProviderFailed),

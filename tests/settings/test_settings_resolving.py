@@ -59,6 +59,7 @@ def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_i
         "collapse",
         "broker",
         "long_lifetime_bedrock",
+        "threads",
         "message_socket",
         "prompt_suggestion",
         "progress_lines",

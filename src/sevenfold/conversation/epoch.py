@@ -17,6 +17,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.conversation.refused_blocks import send_as_text
+from sevenfold.conversation.server_thread import ServerThread
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -367,6 +368,8 @@ def recover(c: Conversation, error: ModelError) -> bool:
     match error:
         case BoundThinking():
             return _without_opaque_summary(c) or _without_reasoning(c)
+        case RequestRefused() if c.state(ServerThread).refused(error):
+            return True
         case RequestRefused() if _LIFETIME.search(str(error)):
             return _without_long_lifetime(c)
         case RequestRefused():

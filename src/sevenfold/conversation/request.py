@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.brokered import name_of
 from sevenfold.conversation.epoch import amend
+from sevenfold.conversation.server_thread import ServerThread
 from sevenfold.events import CacheBroke
-from sevenfold.ports import Call, Reply
+from sevenfold.ports import Call, Reply, Thread
 from sevenfold.profiles import Profile
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, encode_json, read_fields
@@ -172,7 +173,9 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         parameters={name: Raw(raw) for name, raw in fields.items()},
         why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
     )
-    call = call_for(c, body, frame)
+    # An answer that a broker has recorded may come to whoever asks again, so it belongs to no thread.
+    thread = None if c.settings.broker else c.state(ServerThread).next(messages)
+    call = call_for(c, body, frame, thread)
     if c.settings.broker:
         record = replace(record, again=c.brokered.again(body.sha256))
         record = c.record_request(record, body, sends_to=view.tip)
@@ -221,14 +224,15 @@ def compose(
     return body, _look(exchange, frame, messages, markers)
 
 
-def call_for(exchange: Exchange, body: Body, frame: Frame) -> Call:
-    """The call that sends a body."""
+def call_for(exchange: Exchange, body: Body, frame: Frame, thread: Thread | None = None) -> Call:
+    """The call that sends a body, or of it what the provider does not hold in a thread."""
     return Call(
         body.raw,
         frame.betas,
         exchange.source.name,
         exchange.cache_key,
         content_seconds=exchange.settings.content_seconds,
+        thread=thread,
     )
 
 
@@ -313,7 +317,8 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
 
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     """Record the answer to a request, learn from the usage it reports, and return the outcome."""
-    reply = replace(reply, answer=c.transcript.distinct(reply.answer))
+    given = reply.answer
+    reply = replace(reply, answer=c.transcript.distinct(given))
     edits_before = c.edits
     measured = _answer(c, prepared, reply)
     c.brokered.answered()
@@ -329,6 +334,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     watched, broken = watched.judge(usage, c.profile)
     if broken is not None and (says := provider_says(bytes(reply.diagnostics))):
         broken = replace(broken, provider_says=says)
+    c.state(ServerThread).answered(prepared.call.thread, prepared.messages, given)
     cost = usage.cost(c.profile)
     call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[epoch.lifetimes.tail])
     ideal = _ideal_cost(epoch.billed, call, c.profile)

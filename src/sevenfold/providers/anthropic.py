@@ -21,7 +21,7 @@ from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Put
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.wire.messages_answer import MessagesReader
-from sevenfold.wire.messages_request import streaming
+from sevenfold.wire.messages_request import streaming, threaded
 from sevenfold.wire.reader import NULL, Fields, string_value
 
 ANTHROPIC = Vendor(
@@ -31,6 +31,8 @@ VERSION = "2026-10-21"
 PATH = "/v1/messages"
 BETAS = "anthropic-beta"
 """The header that lists the beta features a request uses."""
+THREADS = "message-threads-2026-08-12"
+"""The beta feature of history that the provider holds."""
 PARAMETERS = frozenset(
     {"model", "max_tokens", "messages", "system", "tools", "cache_control", "container", "diagnostics"}
     | {"inference_geo", "metadata", "output_config", "service_tier", "speed", "stop_sequences", "thinking"}
@@ -59,8 +61,13 @@ class Messages(SdkProvider):
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The request unchanged, with its betas in a header."""
-        headers = {BETAS: ",".join(call.betas)} if call.betas else {}
-        return Put(PATH, streaming(call.body) if stream else call.body, headers)
+        betas = call.betas
+        body = call.body
+        if call.thread is not None:
+            betas = (*betas, THREADS)
+            body = threaded(body, call.thread.previous, call.thread.covered)
+        headers = {BETAS: ",".join(betas)} if betas else {}
+        return Put(PATH, streaming(body) if stream else body, headers)
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""

@@ -49,6 +49,10 @@ _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
     errors.NotPermitted: ("permission_error", "billing_error", 402, 403),
     errors.ModelNotServed: ("model_not_found",),
     errors.BoundThinking: ("invalid_encrypted_content",),
+    errors.ThreadLost: (
+        *("previous_response_not_found", "thread_not_found", "thread_already_continued"),
+        *("thread_continue_in_flight", "thread_fingerprint_mismatch", "thread_unsupported_request"),
+    ),
     ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
 """The codes, types and statuses that identify each class of error."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import Raw
+
 STREAM = b',"stream":true}'
 
 
@@ -10,3 +13,18 @@ def streaming(body: bytes) -> bytes:
     end = body.rindex(b"}")
     empty = body.find(b'"', 0, end) < 0
     return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
+
+
+def threaded(body: bytes, previous: str, covered: int) -> bytes:
+    """The body as a part of a message thread.
+
+    It begins one if ``previous`` is empty. Otherwise it continues the one with that answer: the provider has the first
+    ``covered`` messages, the system prompt and the tools.
+    """
+    fields = msgspec.json.decode(body, type=dict[str, Raw])
+    if not previous:
+        return msgspec.json.encode({**fields, "thread": {"type": "create"}})
+    messages = msgspec.json.decode(fields["messages"], type=list[Raw])[covered:]
+    kept = {name: value for name, value in fields.items() if name not in ("system", "tools")}
+    thread = {"type": "continue", "previous_message_id": previous}
+    return msgspec.json.encode({**kept, "messages": messages, "thread": thread})

@@ -18,15 +18,23 @@ from sevenfold.wire import openai
 from sevenfold.wire.openai import Json
 
 
-def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
-    """The equivalent Responses request body."""
+def responses_request(
+    body: bytes, *, stream: bool, cache_key: str = "", previous: str | None = None, covered: int = 0
+) -> bytes:
+    """The equivalent Responses request body.
+
+    With ``previous`` the provider is to store the response. If it is not empty, it names the response that is
+    continued, and the first ``covered`` messages are left out, because the provider has them.
+    """
     fields = openai.expressible(body, "The Responses API")
+    fields = {**fields, "messages": fields["messages"][covered:]}
     if fields.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
     effort, schema = openai.effort_and_schema(fields)
     return openai.encoded(
         model=fields["model"],
-        store=False,
+        store=previous is not None,
+        previous_response_id=previous or None,
         prompt_cache_key=cache_key or None,
         prompt_cache_options=_cache_options(fields),
         include=["reasoning.encrypted_content"],

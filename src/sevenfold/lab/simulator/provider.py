@@ -28,6 +28,7 @@ from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.instances import with_required_output
 from sevenfold.lab.simulator.response_diagnosis import ResponseDiagnosis
 from sevenfold.lab.simulator.thinking import Binder
+from sevenfold.lab.simulator.threads import HeldHistories
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
 from sevenfold.providers.anthropic import MESSAGES
@@ -90,6 +91,8 @@ class Setup(Struct, frozen=True):
     """Whether the account may cache for an hour; if not, markers that ask for it are refused."""
     lifetimes_apart: bool = True
     """Whether an entry written with one lifetime is invisible to markers with the other."""
+    threads: bool = False
+    """Whether histories are held: message threads, and stored responses; if not, they are declined."""
     log_bytes: int = 256_000_000
     """How many bytes of requests the request log keeps."""
 
@@ -214,6 +217,7 @@ class Simulator:
         self.cache = PromptCache(lifetimes_apart=self.setup.lifetimes_apart)
         self.diagnosis = Diagnosis()
         self.response_diagnosis = ResponseDiagnosis()
+        self.histories = HeldHistories(self.clock)
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)
         self._lock = Lock()

@@ -83,7 +83,14 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     report = sim.response_diagnosis.explain(
         request.body, response["id"], prompt_blocks, len(request.tools), reply.cached_tokens
     )
+    if sim.setup.threads and body.get("store") is not False:
+        # The request has the items of the response that it continues as well.
+        sim.histories.store(response, _listed(request.body["input"]))
     return response if report is None else {**response, "prompt_cache_diagnostics": report}
+
+
+def _listed(written: str | list[Json]) -> list[Json]:
+    return [{"role": "user", "content": written}] if isinstance(written, str) else written
 
 
 def _response(
@@ -101,8 +108,8 @@ def _response(
         "model": request.body["model"],
         "output": list(items),
         "parallel_tool_calls": True,
-        "previous_response_id": None,
-        "store": False,
+        "previous_response_id": request.body.get("previous_response_id"),
+        "store": sim.setup.threads and request.body.get("store") is not False,
         "tool_choice": request.body.get("tool_choice") or "auto",
         "tools": request.body.get("tools") or [],
         "truncation": "disabled",
@@ -129,7 +136,7 @@ def _passes_threshold(sim: Simulator, request: OpenAiRequest) -> bool:
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     profile = openai.check_body(sim, body, _ResponsesBody, nested=False)
     for name in STATEFUL:
-        if body.get(name) is not None:
+        if body.get(name) is not None and not (sim.setup.threads and name == "previous_response_id"):
             raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
     if body.get("prompt_cache_options") and not profile.cache.reports_misses:
         message = f"Unsupported parameter: 'prompt_cache_options' is not supported with this model ({body['model']})."
@@ -138,7 +145,10 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
         message = "'background' is not simulated: leave it out, or stream the response."
         raise invalid(message, param="background", code="unsupported_parameter")
     written = body["input"]
-    items = [{"role": "user", "content": written}] if isinstance(written, str) else written
+    items = _listed(written)
+    if (previous := body.get("previous_response_id")) is not None:
+        items = [*sim.histories.stored(previous), *items]
+        body = {**body, "input": items}
     *before, last = items or [{}]  # an input may be empty
     conversation = before if _kind(last) == TRIGGER else items
     messages = [_message(sim, body, item, index) for index, item in enumerate(conversation)]

@@ -22,7 +22,7 @@ from sevenfold.lab.simulator.brains import Json, ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, refusal, with_fault
-from sevenfold.lab.simulator.messages import answer, count
+from sevenfold.lab.simulator.messages import FinishedMessage, answer, count
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
@@ -212,6 +212,8 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
     sent = ",".join(headers.getlist("anthropic-beta")).split(",")
     betas = frozenset(filter(None, map(str.strip, sent)))
     features = ApiFeatures(version, betas, counting, setup.pinned_edits, setup.extra_blocks)
+    if setup.threads:
+        body = sim.histories.whole(body, betas)
     check_shape(body, features)
     profile = sim.messages_profile(body["model"])
     if profile is None:
@@ -221,10 +223,17 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
 
 async def _messages(exchange: HttpExchange) -> Response:
     sim = exchange.sim
-    message, plans = await exchange.work(lambda: answer(sim, _prepared(exchange, counting=False)))
+
+    def answered() -> tuple[FinishedMessage, PreparedRequest]:
+        request = _prepared(exchange, counting=False)
+        return answer(sim, request), request
+
+    (message, plans), ready = await exchange.work(answered)
     with sim.alone():
         for plan in plans:
             sim.cache.commit(plan)
+    if sim.setup.threads:
+        sim.histories.hold(_decode(exchange), ready.body, message)
     usage = message["usage"]
     charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
     sim.meter.spend(exchange.received.at, charged, usage["output_tokens"])

@@ -139,7 +139,7 @@ class ChatCompletions(OpenAIProvider):
 
 
 class Responses(OpenAIProvider):
-    """The Responses API, without state at the provider."""
+    """The Responses API; nothing is stored at the provider, unless a call has a thread."""
 
     name = "responses"
 
@@ -147,7 +147,15 @@ class Responses(OpenAIProvider):
         """The request translated to the Responses API; one for the provider's own summary is never streamed."""
         if _wants_summary(call.body):
             return Put("/responses/compact", compact_request(call.body, call.cache_key))
-        return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
+        thread = call.thread
+        body = responses_request(
+            call.body,
+            stream=stream,
+            cache_key=call.cache_key,
+            previous=None if thread is None else thread.previous,
+            covered=thread.covered if thread else 0,
+        )
+        return Put("/responses", body)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response or, with ``event``, an event of one."""
