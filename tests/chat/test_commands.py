@@ -768,3 +768,27 @@ def test_a_plan_is_approved_as_the_user_answers(
     assert talk.chat.consent(Asked(ToolCall("", "PlanReady", {"plan": "Dig."}), request, decision)) == said
     assert talk.chat.agent.grants.after_planning == mode
     talk.chat.close()
+
+
+@pytest.mark.spec("S37.16")
+@pytest.mark.parametrize(("place", "copied"), [(0, True), (1, False)])
+def test_a_copy_that_costs_much_to_read_is_made_only_if_the_user_agrees(
+    folder, monkeypatch, place: int, copied: bool
+):
+    screen = Page(lambda _: MenuAnswer((place,)))
+    talk = Talk(folder, screen)
+    talk("hello")
+    talk("/fork")
+    assert screen.asked == [], "this one costs little"
+    before = talk.chat.options.name
+    monkeypatch.setenv("SEVENFOLD_FORK_USD", "0")
+    talk("/clear")
+    talk("hello again")
+    cleared = talk.chat.options.name
+    shown = talk("/fork")
+    assert "reads the whole conversation: " in screen.asked[-1].title
+    assert "tokens, about $" in screen.asked[-1].title
+    assert (talk.chat.options.name != cleared) == copied
+    assert ("nothing was copied" in shown) != copied
+    assert before != cleared
+    talk.chat.close()

@@ -22,6 +22,7 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.team.price import fork_price
 from sevenfold.archive import export as exports
 from sevenfold.archive.copying import copy_session
 from sevenfold.archive.profile.files import profile_file
@@ -39,7 +40,7 @@ from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.config import change, chosen_settings, listing
 from sevenfold.cli.tasks import task_line
-from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
+from sevenfold.cli.text import clean, fit, money, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -125,6 +126,9 @@ def _fork(chat: Chat, rest: str) -> None:
     project = user_home().project(before.folder)
     if not before.files.transcript.is_file():
         raise Refused("there is nothing to copy yet: send a message first")
+    if not _agreed_to_copy(chat):
+        chat.say("note", "nothing was copied")
+        return
     name = history.new_name()
     copy_session(project.session(before.name), project.session(name))
     chat.switch(replace(before, name=name, resumed=True))
@@ -133,6 +137,19 @@ def _fork(chat: Chat, rest: str) -> None:
     chat.say(
         "note", f"this is a copy from here on; to return to the session it came from: /resume {before.name}"
     )
+
+
+def _agreed_to_copy(chat: Chat) -> bool:
+    """Ask the user if reading the conversation once more costs more than the setting `fork_usd`."""
+    conversation = chat.agent.session.conversation
+    limit = conversation.settings.fork_usd
+    price = fork_price(conversation, 1)
+    if limit is None or price is None or price.usd <= limit:
+        return True
+    reads = f"{short_count(price.tokens)} tokens, about {money(price.usd)}"
+    title = f"The copy's first message reads the whole conversation: {reads}. Go on?"
+    items = (MenuItem("yes, copy it", "y", value=True), MenuItem("no", "n", value=False))
+    return bool(chat.ask(Menu(title, items)))
 
 
 def _label(chat: Chat, name: str) -> None:
