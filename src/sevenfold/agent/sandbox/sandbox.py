@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from sevenfold.agent.sandbox import bubblewrap, landlock, newcomers, seatbelt
 from sevenfold.agent.sandbox.bubblewrap import PORT, PrivatePlaces
+from sevenfold.agent.sandbox.caches import copy_caches
 from sevenfold.agent.sandbox.machine import Machine, Mechanism, this_machine
-from sevenfold.agent.sandbox.policy import SandboxPolicy
+from sevenfold.agent.sandbox.policy import SandboxPolicy, path_lists
 from sevenfold.agent.sandbox.proxy import HostRules, Proxy, proxy_variables, without_proxies
 from sevenfold.errors import Refused
 
@@ -175,6 +176,8 @@ class Sandbox:
         with self._lock:
             if self._private is None:
                 self._private = PrivatePlaces(Path(tempfile.mkdtemp(prefix="sevenfold-sandbox-")).resolve())
+                self._private.create()
+                copy_caches(path_lists()["caches"], Path.home(), self._private.home)
             self._private.create()
             return self._private
 
