@@ -33,7 +33,7 @@ MOST_LOSSES = 2
 """After so many losses in a row, threads are left alone for the rest of the run."""
 
 
-class Held(Struct, frozen=True):
+class HeldThread(Struct, frozen=True):
     """What the provider holds."""
 
     answer: str
@@ -50,7 +50,7 @@ class ServerThread:
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
-        self._held: Held | None = None
+        self._held: HeldThread | None = None
         self._losses = 0
         self._takes_part = self._continues = False
         """Whether the request under way has a thread, and whether it continues one."""
@@ -68,7 +68,7 @@ class ServerThread:
         self._continues = True
         return Thread(held.answer, len(held.messages) + 1)
 
-    def _extends(self, messages: tuple[Message, ...], held: Held) -> bool:
+    def _extends(self, messages: tuple[Message, ...], held: HeldThread) -> bool:
         """Whether these messages are what the provider holds, its own answer included, and something new."""
         count = len(held.messages)
         if self._epoch() != held.epoch or len(messages) < count + 2:
@@ -86,7 +86,7 @@ class ServerThread:
             self._losses = 0
         self._continues = False
         whole = thread is not None and bool(answer.id) and not answer.outdated
-        self._held = Held(answer.id, self._epoch(), messages, answer.blocks) if whole else None
+        self._held = HeldThread(answer.id, self._epoch(), messages, answer.blocks) if whole else None
 
     def refused(self, error: RequestRefused) -> bool:
         """Leave the thread if the provider does not hold it, or holds none; True if all is to be sent again."""
