@@ -118,6 +118,9 @@ def test_what_left_the_context_is_found_and_what_earlier_sessions_said_is_brough
     reminded = desk.answer(HermesQuestion(do="remind", session="another", query="beacon-1"))
     assert "beacon-1" in reminded.text
     assert "20261119" in reminded.text
+    # Hermes has the model take it as authoritative: nothing that a tool returned is in it.
+    of_a_tool = desk.answer(HermesQuestion(do="remind", session="another", query="output 1"))
+    assert "output 1" not in of_a_tool.text
     nothing = desk.answer(HermesQuestion(do="remind", session="20261119", query="beacon-1"))
     assert nothing.text == ""
 

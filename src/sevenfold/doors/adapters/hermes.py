@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from sevenfold.doors.mcp_server.answers import RecallQuestion, recall
+from sevenfold.doors.mcp_server.answers import MOST_HITS, Found, RecallQuestion, recall
 from sevenfold.doors.mcp_server.sessions import SessionShelf
 from sevenfold.doors.plugins import folder
 from sevenfold.errors import InputError, UserError
@@ -142,23 +142,24 @@ class HermesDesk:
     def _recall(self, question: HermesQuestion) -> HermesAnswer:
         opened = self._open.get(_name_of(question.session))
         if opened is None:
-            return self._in_other_sessions(question, weak=True)
+            return HermesAnswer(text="\n".join(self._in_other_sessions(question, lambda hit: True)))
         hits = opened.session.recall(question.query)
         lines = [f"[{hit.uuid}] {hit.timestamp} {hit.kind}: {hit.excerpt}" for hit in hits]
         return HermesAnswer(text="\n\n".join(lines) or "Nothing like it was said in this conversation.")
 
     def _remind(self, question: HermesQuestion) -> HermesAnswer:
-        return self._in_other_sessions(question, weak=False)
+        # Hermes tells the model to take it as authoritative, so nothing that a tool returned may be in it.
+        lines = self._in_other_sessions(question, lambda hit: hit.kind == "user" and not hit.weak)
+        return HermesAnswer(text="\n".join(lines))
 
-    def _in_other_sessions(self, question: HermesQuestion, *, weak: bool) -> HermesAnswer:
-        found = recall(self._shelf, RecallQuestion(query=question.query[:2_000], scope="project")).found
+    def _in_other_sessions(self, question: HermesQuestion, fits: Callable[[Found], bool]) -> list[str]:
+        wanted = RecallQuestion(query=question.query[:2_000], scope="project", limit=MOST_HITS)
         own = _name_of(question.session)
-        others = [hit for hit in found if hit.session != own and (weak or not hit.weak)]
-        lines = [
+        others = [hit for hit in recall(self._shelf, wanted).found if hit.session != own and fits(hit)]
+        return [
             f"[{hit.session}, {hit.when}] {hit.text[:MOST_CHARACTERS]}"
             for hit in others[:MOST_BROUGHT_BACK]
         ]
-        return HermesAnswer(text="\n".join(lines))
 
     def _end(self, question: HermesQuestion) -> HermesAnswer:
         opened = self._open.pop(_name_of(question.session), None)
