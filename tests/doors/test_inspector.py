@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from sevenfold.archive.summaries import SummaryShelf
-from sevenfold.doors.inspector.server import ASSETS, application
+from sevenfold.doors.inspector.server import ASSETS, Following, application
 from sevenfold.doors.inspector.shelf import InspectorShelf
 from tests.archive.test_log_reader import tape_of
 from tests.profile.making import Tape, call, result, text, usage
@@ -320,13 +320,11 @@ def test_hostile_text_and_secrets_do_not_reach_the_page_as_they_are(
 def test_what_is_new_comes_once_from_where_the_page_is(
     client: TestClient, folder: Path, shelf: InspectorShelf
 ) -> None:
-    from sevenfold.doors.inspector.server import _Following
-
     key = only(client)
     opened = shelf.open(key)
     assert opened is not None
     page = get(client, f"/api/s/{key}").json()
-    follower = _Following(opened, page["tools"], page["version"], 8, page["series"]["revised"])
+    follower = Following(opened, page["tools"], page["cursor"], page["series"]["revised"])
     assert follower.news() is None
     tape_of(11).save(folder / "s-1.jsonl")
     news = follower.news()
@@ -334,11 +332,42 @@ def test_what_is_new_comes_once_from_where_the_page_is(
     assert news["series"]["request"] == [8, 9, 10, 11]
     assert follower.news() is None
     # Another server, which never saw the page: it goes on from the same place.
+    for cursor, expected in ((page["cursor"], [8, 9, 10, 11]), (follower.cursor, None)):
+        anew = InspectorShelf(shelf.summaries).open(key)
+        assert anew is not None
+        late = Following(anew, page["tools"], cursor, page["series"]["revised"]).news()
+        assert (late and late["series"]["request"]) == expected
+
+
+@pytest.mark.spec("S33.13")
+@pytest.mark.parametrize("cursor", ["8:", "8:000000000000000000", "7", "x", "", "99:1", "8" * 40])
+def test_a_page_that_has_something_else_reads_all_of_it_again(
+    client: TestClient, shelf: InspectorShelf, cursor: str
+) -> None:
+    opened = shelf.open(only(client))
+    assert opened is not None
+    news = Following(opened, [], cursor, 0).news()
+    if news == {"reload": True}:
+        return
+    assert cursor in ("x", "", "8" * 40), "nothing was claimed to be there"
+    assert news is not None
+    assert news["series"]["request"] == list(range(1, 9))
+
+
+@pytest.mark.spec("S33.13")
+def test_another_session_in_the_same_file_is_noticed_by_another_server(
+    client: TestClient, folder: Path, shelf: InspectorShelf
+) -> None:
+    key = only(client)
+    page = get(client, f"/api/s/{key}").json()
+    tape = Tape()
+    for number in range(12):
+        tape.user(f"Otherwise {number}")
+        tape.answer(f"o{number}", usage(700 + number, 0, 0, output=5), text("Yes."))
+    tape.save(folder / "s-1.jsonl")
     anew = InspectorShelf(shelf.summaries).open(key)
     assert anew is not None
-    late = _Following(anew, page["tools"], page["version"], 8, page["series"]["revised"]).news()
-    assert late is not None
-    assert late["series"]["request"] == [8, 9, 10, 11]
+    assert Following(anew, page["tools"], page["cursor"], 0).news() == {"reload": True}
 
 
 @pytest.mark.spec("S33.5")

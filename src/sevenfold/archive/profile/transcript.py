@@ -24,7 +24,7 @@ from sevenfold.archive.readers import codex
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Billed, Epoch, Relayed, Rewound, Undone
+from sevenfold.record.decisions import Billed, Epoch, OwnDecision, Relayed, Rewound, Undone
 from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
@@ -247,6 +247,8 @@ class _Conversation:
         self._newest = ""
         self._heard_at: float | None = None
         self._repairs: set[tuple[str, str]] = set()
+        self._begins: tuple[int, int] | None = None
+        """Hashes of the tools and the system prompt with which requests of our own begin."""
         self._heard: Said | None = None
         """The newest record with its content, if the view has it without."""
 
@@ -265,9 +267,8 @@ class _Conversation:
             self._view.add(without_content(entry, parent.uuid if parent else entry.parent))
         else:
             self._view.add(entry)
-        if isinstance(entry, Decision) and isinstance(entry.made, Relayed):
-            for change in entry.made.changes:
-                self._lane.changed(f"{change}_changed")
+        if isinstance(entry, Decision):
+            self._note_changes(entry.made)
         if isinstance(entry, Clearing) and entry.uuid not in self._shrunk:
             self._shrunk.add(entry.uuid)
             self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))
@@ -278,6 +279,19 @@ class _Conversation:
         if isinstance(entry, Said):
             self._hear(entry, head)
         self.damaged = isinstance(entry, Damaged)
+
+    def _note_changes(self, made: OwnDecision) -> None:
+        """Note what requests begin with from now on, if that is not what they began with before."""
+        if isinstance(made, Relayed):
+            for change in made.changes:
+                self._lane.changed(f"{change}_changed")
+        elif isinstance(made, Epoch):
+            begins = (hash(tuple(map(bytes, made.tools))), hash(tuple(map(bytes, made.system))))
+            if self._begins is not None and made.boundary is None:
+                for part, before, now in zip(("tools", "system"), self._begins, begins, strict=True):
+                    if before != now:
+                        self._lane.changed(f"{part}_changed")
+            self._begins = begins
 
     def finish(self) -> None:
         """Count the repairs; called after the last entry."""

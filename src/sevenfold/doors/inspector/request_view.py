@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sevenfold.archive import requests as sent_requests
+from sevenfold.archive.ledger import LedgerEntry
 from sevenfold.archive.lifetimes import LaneHistory, Lifetime, SentRequest
 from sevenfold.archive.profile.labels import SYSTEM, UNLOGGED
 from sevenfold.conversation import history
@@ -173,6 +174,9 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     }
     if previous is not None:
         view["comparison"] = _compared(session, previous, past.body, now)
+        if view["comparison"]["known"]:
+            decided = [entry for entry in session.reader.history.ledger if entry.request == place]
+            view["comparison"]["who"] = who_changed(decided, view["comparison"]["cause"])
     return view
 
 
@@ -208,7 +212,7 @@ def _parts(sent: Sent) -> list[dict[str, Any]]:
     return parts
 
 
-def _compared(session: OpenSession, previous: int, body: bytes, now: Sent) -> dict[str, Any] | None:
+def _compared(session: OpenSession, previous: int, body: bytes, now: Sent) -> dict[str, Any]:
     try:
         before_past = history.past(session.archived().log, previous)
         _, before = sent_requests.recorded(session.archived().log, previous, "")
@@ -231,6 +235,22 @@ def _compared(session: OpenSession, previous: int, body: bytes, now: Sent) -> di
         "diff": [shown_block(line) for line in lines[:DIFF_LINES]],
         "diffLines": len(lines),
     }
+
+
+def who_changed(decided: Sequence[LedgerEntry], cause: str) -> str:
+    """Who made a request differ from the one before, by what was decided between the two."""
+    kinds = {entry.kind: entry for entry in decided}
+    if "change" in kinds:
+        return "the program that was watched sent other content"
+    for kind in ("compaction", "undo", "redo", "rewind", "clearing", "shown", "snip", "fold", "offload"):
+        if kind in kinds:
+            return f"a decision on record: {shown(kinds[kind].title, 120).lower()}"
+    if "epoch" in kinds:
+        reason = shown(kinds["epoch"].detail.rpartition(", ")[0], 120)
+        if reason == "system or tools" or cause in ("tool", "tools", "system"):
+            return "the program that opened the session, which gave another system prompt or other tools"
+        return f"the session itself began anew: {reason}"
+    return ""
 
 
 def _common(first: bytes, second: bytes) -> int:

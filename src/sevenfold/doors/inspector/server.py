@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from sevenfold.archive.lifetimes import LaneHistory
 from sevenfold.doors.inspector import (
     compaction_view,
     content_view,
@@ -33,6 +34,7 @@ from sevenfold.doors.inspector import (
 from sevenfold.doors.inspector.guard import InspectorGuard
 from sevenfold.doors.inspector.list_view import sessions_view
 from sevenfold.doors.inspector.orders import MemoryOrder, Ordered, SessionOrder
+from sevenfold.doors.inspector.session_view import RequestMarks
 from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
 from sevenfold.doors.inspector.wording import shown
 from sevenfold.errors import SevenfoldError, UserError
@@ -252,14 +254,12 @@ class Inspector:
     # -- live --------------------------------------------------------------------------------------
 
     async def stream(self, request: Request) -> Response:
-        """What is new in a session, from a cursor on: ``version`` and how many requests the page has."""
+        """What is new in a session, from a cursor on: the id of the last event, or what the page was opened with."""
         session = self.shelf.open(request.path_params["key"])
         if session is None:
             return PlainTextResponse("there is no such session\n", 404)
-        version = _whole(request, "version", 0)
-        have = _whole(request, "from", 0)
-        revised = _whole(request, "revised", 0)
-        follower = _Following(session, _tools(request), version, have, revised)
+        cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
+        follower = Following(session, _tools(request), cursor, _whole(request, "revised", 0))
 
         async def events() -> AsyncIterator[bytes]:
             running: bool | None = None
@@ -303,16 +303,16 @@ class Inspector:
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
 
-class _Following:
+class Following:
     """What one page already has of a session."""
 
-    def __init__(
-        self, session: OpenSession, tools: list[str], version: int, have: int, revised: int
-    ) -> None:
+    def __init__(self, session: OpenSession, tools: list[str], cursor: str, revised: int) -> None:
+        """``cursor`` is where another one, perhaps of another process, had come to."""
         self._session = session
         self._tools = tools
-        self._version = version
-        self._have = have
+        self._have, self._mark = _read_cursor(cursor)
+        self._marks = RequestMarks()
+        self._version = 0
         self._revised = revised
         self._records = -1
         self._told = time.monotonic()
@@ -321,8 +321,8 @@ class _Following:
 
     @property
     def cursor(self) -> str:
-        """Where to go on after the connection was lost."""
-        return f"{self._version}:{self._have}"
+        """Where to go on after the connection, or this process, was lost."""
+        return f"{self._have}:{self._mark}"
 
     def news(self) -> dict[str, Any] | None:
         """What the page does not have yet; None if there is nothing."""
@@ -330,8 +330,7 @@ class _Following:
         session.catch_up()
         reader = session.reader
         lane = reader.history.main
-        if reader.version != self._version or len(lane.requests) < self._have:
-            # Another file, or a server that was started again: what the page has need not be true.
+        if self._is_another(reader.version, lane):
             return {"reload": True}
         if reader.history.records == self._records:
             return self._sentences()
@@ -341,6 +340,7 @@ class _Following:
             return None
         start = max(0, min(self._have, len(lane.requests)) - 1)
         self._have = len(lane.requests)
+        self._mark = self._marks.of(lane, self._have)
         self._revised = lane.revised
         bands = session_view.named_bands(lane, self._tools)
         self._unsaid = True
@@ -351,6 +351,15 @@ class _Following:
             "marks": session_view.marks_view(session)[-200:],
         }
 
+    def _is_another(self, version: int, lane: LaneHistory) -> bool:
+        """Whether what the page has is not the beginning of what there is, as after a file was replaced."""
+        if version == self._version:
+            return False
+        if self._version:
+            return True
+        self._version = version
+        return len(lane.requests) < self._have or self._marks.of(lane, self._have) != self._mark
+
     def _sentences(self) -> dict[str, Any] | None:
         """What is to be said in words: it takes a look at every item, so it comes after the figures."""
         if not self._unsaid or time.monotonic() - self._told < SENTENCES:
@@ -358,6 +367,11 @@ class _Following:
         self._unsaid = False
         self._told = time.monotonic()
         return {"head": session_view.head_view(self._session)}
+
+
+def _read_cursor(cursor: str) -> tuple[int, str]:
+    count, _, mark = cursor.partition(":")
+    return (int(count), mark) if count.isdecimal() and len(count) < 11 else (0, "")
 
 
 def _held(session: OpenSession, view: Callable[[OpenSession], T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -40,6 +41,21 @@ LEDGER = 400
 """How many of each are listed at most."""
 
 
+class RequestMarks:
+    """Says by a few characters which requests a page has, the same in every process."""
+
+    def __init__(self) -> None:
+        self._digest = blake2b(digest_size=9)
+        self._counted = 0
+
+    def of(self, lane: LaneHistory, count: int) -> str:
+        """The mark of the first ``count`` requests; of the last one only that it is there, as it may be revised."""
+        for sent in lane.requests[self._counted : max(self._counted, count - 1)]:
+            self._digest.update(f"{sent.request} {sent.report.at} {sent.report.prompt};".encode())
+            self._counted += 1
+        return self._digest.hexdigest()
+
+
 def bands_of(lane: LaneHistory) -> Bands:
     """The bands of a session: the tools whose results were carried most have one each."""
     carried: Counter[str] = Counter()
@@ -72,7 +88,7 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
         "size": reader.size,
         "running": running,
         "own": reader.history.own,
-        "version": reader.version,
+        "cursor": f"{len(lane.requests)}:{RequestMarks().of(lane, len(lane.requests))}",
         "bands": msgspec.to_builtins(bands.bands),
         "tools": bands.tools,
         "head": head_view(session),

@@ -41,7 +41,8 @@ export async function getBytes(path, signal) {
   return { body: new Uint8Array(await answer.arrayBuffer()), masked: Number(answer.headers.get("X-Masked")) };
 }
 
-// Server-sent events by fetch: EventSource cannot send the token. Goes on after a lost connection, from `address()`.
+// Server-sent events by fetch: EventSource cannot send the token. After a lost connection it goes on behind the last
+// event, whose id it sends as EventSource does; before the first one, from `address()`.
 export function follow(address, take, state) {
   const ending = new AbortController();
   run(address, take, state, ending.signal);
@@ -50,14 +51,16 @@ export function follow(address, take, state) {
 
 async function run(address, take, state, signal) {
   let wait = 250;
+  const seen = { id: "" };
   while (!signal.aborted) {
     try {
-      const answer = await fetch(address(), { headers: headers(), signal, cache: "no-store" });
+      const from = seen.id ? { "Last-Event-ID": seen.id } : {};
+      const answer = await fetch(address(), { headers: { ...headers(), ...from }, signal, cache: "no-store" });
       if (answer.status === 401) { state("refused"); return; }
       if (!answer.ok) throw new Error(String(answer.status));
       state("live");
       wait = 250;
-      await read(answer.body.getReader(), take);
+      await read(answer.body.getReader(), take, seen);
     } catch (error) {
       if (signal.aborted) return;
     }
@@ -67,7 +70,7 @@ async function run(address, take, state, signal) {
   }
 }
 
-async function read(reader, take) {
+async function read(reader, take, seen) {
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {
@@ -80,6 +83,8 @@ async function read(reader, take) {
       text = text.slice(end + 2);
       const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
       if (data) take(JSON.parse(data));
+      const id = lines.find((line) => line.startsWith("id: "));
+      if (id) seen.id = id.slice(4);
     }
   }
 }

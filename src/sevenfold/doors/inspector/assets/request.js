@@ -123,6 +123,7 @@ function comparisonCard(found) {
   const price = comparison.usd === null ? "" : `, about ${money(comparison.usd)}`;
   return card("Difference to the request before", "",
     h("p", null, h("b", { class: "bad" }, `${comparison.part} differs: the cache breaks there`), ` · about ${whole(comparison.tokens)} tokens${price} · ${first}`),
+    comparison.who ? h("p", null, `Changed by ${comparison.who}.`) : h("p", { class: "quiet" }, "Who changed it is not on record."),
     comparison.also.length ? h("p", { class: "quiet" }, `Also different: ${comparison.also.join(", ")}`) : null,
     comparison.diff.length ? diffView(comparison) : null);
 }

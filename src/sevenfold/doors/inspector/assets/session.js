@@ -68,10 +68,7 @@ export async function sessionPage(key, setState) {
   const whatif = whatIfCard(session);
   drawHead();
   const clock = setInterval(drawIdle, 5000);
-  const cursor = () => {
-    const total = session.series.total;
-    return `/api/s/${key}/stream?version=${session.version}&from=${total}&revised=${session.series.revised}&tools=${tools}`;
-  };
+  const cursor = () => `/api/s/${key}/stream?cursor=${session.cursor}&revised=${session.series.revised}&tools=${tools}`;
   const stop = follow(cursor, (news) => {
     if (news.reload) { dispatchEvent(new Event("reload-page")); return; }
     if (news.running !== undefined) session.running = news.running;
