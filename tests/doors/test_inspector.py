@@ -371,6 +371,24 @@ def test_another_session_in_the_same_file_is_noticed_by_another_server(
 
 
 @pytest.mark.spec("S33.5")
+def test_the_life_of_an_item_says_when_a_search_brought_it_back(client: TestClient, folder: Path) -> None:
+    tape = tape_of(2)
+    tape.user("The ledger is HV-4417.")
+    record = json.loads(tape.lines[-1])["uuid"]
+    tape.answer("m-ledger", usage(10, 2000, 300, output=5), text("I see."))
+    tape.compacted("Work went on.")
+    tape.answer("asks", usage(500, 0, 0, output=5), call("Recall", "r1", query="ledger"))
+    tape.user(result("r1", f"record {record} · no time · user\nThe ledger is HV-4417.\nrecord nobody · x"))
+    tape.answer("after", usage(500, 0, 100, output=5), text("HV-4417."))
+    tape.save(folder / "s-1.jsonl")
+    life = get(client, f"/api/s/{only(client)}/item?id={record}").json()
+    assert life["stays"][0]["reason"] == "compaction"
+    assert life["recalled"] == [5]
+    other = get(client, f"/api/s/{only(client)}/item?id=u0").json()
+    assert other["recalled"] == []
+
+
+@pytest.mark.spec("S33.5")
 def test_the_vendored_library_comes_with_its_licence() -> None:
     assert "MIT" in (ASSETS / "vendor" / "uPlot.LICENSE").read_text(encoding="utf-8")
     source = (ASSETS / "vendor" / "uPlot.iife.min.js").read_bytes()

@@ -9,6 +9,7 @@ whole are read anew when they change.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +24,8 @@ from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.context import WindowWatch
 from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.archive.readers import codex
+from sevenfold.record import blocks
+from sevenfold.record.blocks import ToolUse, read_fields
 from sevenfold.record.decisions import AgentEnd, AgentStart, Epoch, Request
 from sevenfold.record.entries import Decision, Entry, Said
 from sevenfold.stores.files import explained
@@ -33,6 +36,9 @@ CHECKED = 4096
 Progress = Callable[[int, int], None]
 """Called with how many bytes were read, and how many there are."""
 _PROGRESS_BYTES = 1_000_000
+_RECALL = b"ecall"
+_FOUND = re.compile(r"(?m)^record (\S+) · ")
+"""How the tool Recall begins what it found; only ids of messages of this session count."""
 
 
 class AgentRun(Struct):
@@ -57,6 +63,9 @@ class SessionHistory:
         self.own = False
         """Whether the session's own requests are on record, so that their bytes can be rebuilt."""
         self.epoch: Epoch | None = None
+        self.recalled: dict[str, list[int]] = {}
+        """Message → the requests before which a search brought it back."""
+        self._recalls: set[str] = set()
         self.position = 0
         self._asked: Request | None = None
 
@@ -83,6 +92,7 @@ class SessionHistory:
         self.records += 1
         if isinstance(entry, Said):
             self.positions[entry.uuid] = self.position
+            self._note_recalls(entry)
             if entry.role == "assistant" and self._asked is not None:
                 self._join(entry, self._asked)
         elif isinstance(entry, Decision):
@@ -104,6 +114,25 @@ class SessionHistory:
                 self.agents[agent].end = end
             case _:
                 pass
+
+    def _note_recalls(self, said: Said) -> None:
+        """Note which messages a search for what left the context found."""
+        for block in said.blocks:
+            if block.kind == "tool_use" and _RECALL in block.raw:
+                body = block.body()
+                if isinstance(body, ToolUse) and body.name.lower().endswith("recall"):
+                    self._recalls.add(block.id)
+                    self._note_recalled(str(read_fields(body.input).get("record") or ""))
+            elif block.kind == "tool_result" and block.id in self._recalls:
+                for record in _FOUND.findall(blocks.words_of(block)):
+                    self._note_recalled(record)
+
+    def _note_recalled(self, record: str) -> None:
+        if record in self.positions:
+            requests = self.recalled.setdefault(record, [])
+            upcoming = len(self.main.requests) + 1
+            if upcoming not in requests:
+                requests.append(upcoming)
 
     def _join(self, said: Said, asked: Request) -> None:
         """Connect the newest request with its record and its answer."""

@@ -6,6 +6,7 @@ import argparse
 import socket
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 from msgspec.structs import replace
 
@@ -44,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         script = load_script(options.script)
         brain, does = FileBrain(script), f"it plays the {len(script.step)} steps of {options.script}"
     models = {name: replace(find(name), window=window) for name, window in options.model}
-    simulator = Simulator(brain, Setup(api_key=options.key or None, models=models))
+    # Sessions of two runs are compared by the ids of their calls.
+    simulator = Simulator(brain, Setup(api_key=options.key or None, models=models, run=token_hex(8)))
     port = _free(options.host, options.port or 0)
     write(
         f"A simulated provider with no model inside: {does}.\n"

@@ -75,6 +75,7 @@ def life_view(session: OpenSession, uuid: str) -> dict[str, Any] | None:
             for stay in stays
         ],
         "stored": _stored(session, uuid),
+        "recalled": [_number(lane, place - 1) for place in session.reader.history.recalled.get(uuid, ())],
     }
 
 

@@ -109,10 +109,10 @@ def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
     return ModelReply([brains.tool_use(*call) for call in calls])
 
 
-def hand_over(project: Path, home: Path) -> HandedOver:
-    """Have the work done, killing the parent once; returns the final report."""
+def hand_over(project: Path, home: Path, run: str = "") -> HandedOver:
+    """Have the work done, killing the parent once; returns the final report. ``run`` is that of the simulator."""
     brain = HandoverBrain()
-    setup = Setup(limits=UNLIMITED, chunk=400)
+    setup = Setup(limits=UNLIMITED, chunk=400, run=f"{run} handover")
     at_work = 0
     with serve(Simulator(brain, setup)) as url:
         for life in range(2):

@@ -68,7 +68,9 @@ class Stage:
         plans = chain((plan(task, parts) for task in TASKS), [recollect(lambda: self._assistant.prompt)])
         self._assistant = Assistant(plans, self._asked)
         self._session = "demo"
-        setup = Setup(limits=UNLIMITED, chunk=400)
+        # A session that is kept has ids of its own: tools take two calls with the same id for copies of one.
+        self.run = "" if folder.name == NAME else folder.name
+        setup = Setup(limits=UNLIMITED, chunk=400, run=self.run)
         self.simulator = Simulator(self._assistant, setup, clock=self._clock)
         self.reports: list[Report] = []
         self.side_requests = self.last_request = self._moves = self._lives = 0
@@ -203,7 +205,7 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutc
             answers = [stage.work(task) for task in TASKS]
             outcome = _outcome(stage, answers[-1], stage.judge())
             outcome = replace(outcome, next_day=stage.next_day())
-        handed = hand_over(stage.project, stage.home)
+        handed = hand_over(stage.project, stage.home, stage.run)
         watch(handed)
         return replace(outcome, handed=handed)
     finally:

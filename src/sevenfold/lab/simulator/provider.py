@@ -66,6 +66,8 @@ class Setup(Struct, frozen=True):
     """The accepted key; None accepts any non-empty key."""
     secret: bytes = b"sevenfold simulator"
     """The signing key: a simulator restarted with the same secret accepts its old signatures."""
+    run: str = ""
+    """Ids of messages, calls and requests are those of this run: of two runs of one name, the same."""
     organisation: str = "org_simulated"
     account: Literal["new", "old"] = "new"
     """Old accounts are exempt from bound thinking on models that make it depend on the account's age."""
@@ -270,8 +272,10 @@ class Simulator:
                 self._worker = None
 
     def new_id(self, prefix: str) -> str:
-        """A new unique id; every run produces the same sequence."""
-        named = sha256(self.setup.secret + f"{prefix}{next(self._ids)}".encode()).hexdigest()
+        """A new unique id; the same sequence in every run of this name."""
+        named = sha256(
+            self.setup.secret + f"{self.setup.run}{prefix}{next(self._ids)}".encode()
+        ).hexdigest()
         return f"{prefix}{named[:24]}"
 
 

@@ -47,9 +47,10 @@ export function contentView(content) {
 function lifeView(key, life) {
   if (!life) return null;
   const link = (number) => h("a", { href: `#/s/${key}/r/${number}` }, whole(number));
-  return append(h("div", null), life.stays.map((stay) => h("p", { class: "sub" },
+  return append(h("div", null), [life.stays.map((stay) => h("p", { class: "sub" },
     `${tokens(stay.tokens)} tokens: entered with request `, link(stay.entered),
     stay.left === null ? ", still in the context" : [", last in request ", link(stay.left), ` (${stay.reason})`],
     `; carried by ${plural(stay.prompts, "prompt")}`, stay.usd === null ? "" : `, ${money(stay.usd)} of their cost`,
-    life.stored ? "; the whole of it is on disk, a preview was sent" : "")));
+    life.stored ? "; the whole of it is on disk, a preview was sent" : "")),
+    life.recalled.length ? h("p", { class: "sub" }, "Recalled by a search before request ", life.recalled.map((number, place) => [place ? ", " : "", link(number)])) : null]);
 }
