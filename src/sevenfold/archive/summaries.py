@@ -157,14 +157,12 @@ class SummaryShelf:
     def read(self, paths: Sequence[Path]) -> Iterator[Path]:
         """Read these files, largest first and in several processes if there is much; yields each when it is done."""
         sized = sorted(((_size(path), path) for path in paths), reverse=True)
-        if sum(size for size, _ in sized) < SMALL or len(sized) < 2:
+        if sum(size for size, _ in sized) < SMALL:
             for _, path in sized:
                 self._keep(_summarised(path, ()))
                 yield path
         else:
-            with ProcessPoolExecutor(
-                os.cpu_count(), mp_context=multiprocessing.get_context("spawn")
-            ) as pool:
+            with _processes(len(sized)) as pool:
                 yield from self._read_in(pool, [path for _, path in sized])
 
     def _read_in(self, pool: Executor, paths: Sequence[Path]) -> Iterator[Path]:
@@ -184,7 +182,7 @@ class SummaryShelf:
         ):
             copies = sorted(seen.intersection(kept.calls))
             if copies != kept.elsewhere:
-                self._keep(_summarised(path, copies))
+                self._keep(_summarised_again(path, copies))
                 again.append(path)
             seen.update(kept.calls)
         return again
@@ -216,6 +214,19 @@ class SummaryShelf:
 def _size(path: Path) -> int:
     state = SummarisedState.of(path)
     return state.size if state else 0
+
+
+def _processes(files: int) -> ProcessPoolExecutor:
+    """Processes that read files: what a long session takes is free again when they end, and nobody waits for them."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(min(files, os.cpu_count() or 1), mp_context=context)
+
+
+def _summarised_again(path: Path, elsewhere: Sequence[int]) -> KeptSummary:
+    if _size(path) < SMALL:
+        return _summarised(path, elsewhere)
+    with _processes(1) as pool:
+        return pool.submit(_summarised, path, elsewhere).result()
 
 
 def _summarised(path: Path, elsewhere: Sequence[int]) -> KeptSummary:
