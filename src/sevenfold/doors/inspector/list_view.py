@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sevenfold.archive.sessions import project_name
 from sevenfold.archive.summaries import SessionSummary, by_day
+from sevenfold.doors.inspector import wording
 from sevenfold.doors.inspector.shelf import InspectorShelf, ShelvedSession
-from sevenfold.doors.inspector.wording import plural, shown
+from sevenfold.doors.inspector.wording import plural
 
+shown = lru_cache(maxsize=20_000)(wording.shown)
+"""The list is told again and again, and looking for secrets in the same titles took most of its time."""
 SICK = 0.25
 UNWELL = 0.10
 """Shares of the bill lost to broken caches from which a session is marked."""
@@ -31,6 +35,7 @@ def sessions_view(shelf: InspectorShelf) -> dict[str, Any]:
         rows.append(session_row(session, summary, children.get(session.key, 0)))
     return {
         "sessions": rows,
+        "changes": shelf.state,
         "reading": shelf.reading,
         "days": [{"day": day, "usd": round(usd, 6)} for day, usd in by_day(summaries).items()],
         "totals": _totals(rows, summaries),

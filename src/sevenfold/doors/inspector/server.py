@@ -115,13 +115,13 @@ class Inspector:
         """The list again, whenever it changed."""
 
         async def events() -> AsyncIterator[bytes]:
-            seen = -1
+            seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
             spoke = time.monotonic()
             while not self.stopping.is_set() and not await request.is_disconnected():
                 await _in_thread(self.shelf.listed)
-                if self.shelf.changes != seen:
-                    seen = self.shelf.changes
-                    yield _event(await _in_thread(sessions_view, self.shelf), str(seen))
+                if self.shelf.state != seen:
+                    seen = self.shelf.state
+                    yield _event(await _in_thread(sessions_view, self.shelf), seen)
                     spoke = time.monotonic()
                 elif time.monotonic() - spoke > HEARTBEAT:
                     yield b": alive\n\n"

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
 from msgspec import Struct
 
@@ -97,6 +98,12 @@ class InspectorShelf:
         self._not_before: dict[Path, float] = {}
         self.changes = 0
         """Grows whenever a summary or the list changes."""
+        self._begun = token_hex(4)
+
+    @property
+    def state(self) -> str:
+        """Another text whenever the list is another one; never one of an earlier process."""
+        return f"{self._begun}-{self.changes}"
 
     # -- the list ----------------------------------------------------------------------------------
 

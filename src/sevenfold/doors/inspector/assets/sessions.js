@@ -1,9 +1,10 @@
 // The list of sessions.
 
 import { follow, get } from "./api.js";
-import { card, h, replace, svg, tile } from "./dom.js";
+import { append, card, h, replace, svg, tile } from "./dom.js";
 import { money, percent, plural, stamp, tokens, when, whole } from "./format.js";
 
+const FIRST = 60;
 const SORTS = {
   modified: (row) => -(row.running ? Infinity : row.ended ? Date.parse(row.ended) / 1000 : row.modified),
   requests: (row) => -(row.requests ?? 0),
@@ -13,6 +14,7 @@ const SORTS = {
 };
 
 export async function sessionsPage(setState) {
+  let drawn = 0;
   let data = await get("/api/sessions");
   const view = { filter: "", sort: "modified", cursor: -1, agents: false };
   const tiles = h("div", { class: "tiles" });
@@ -45,7 +47,12 @@ export async function sessionsPage(setState) {
       tile(whole(total.breaks), `cache breaks, ${whole(total.unexplained)} unexplained`));
     replace(days, dayChart(data.days));
     const listed = rows();
-    replace(body, listed.map((row, place) => line(row, place === view.cursor)));
+    const lines = (from, to) => listed.slice(from, to).map((row, place) => line(row, from + place === view.cursor));
+    const first = view.cursor >= FIRST ? listed.length : FIRST;
+    replace(body, lines(0, first));
+    const turn = ++drawn;
+    // The rest of a long list is drawn when what can be seen of it is there.
+    if (listed.length > first) setTimeout(() => { if (turn === drawn) append(body, lines(first)); });
     note.textContent = data.reading ? `Reading ${plural(data.reading, "more session")} …`
       : listed.length ? "" : view.filter ? "No session matches the filter."
       : "There are no recorded sessions on this machine yet. Run an agent, or sevenfold demo --keep.";
@@ -76,7 +83,7 @@ export async function sessionsPage(setState) {
 
   draw();
   addEventListener("keydown", onKey);
-  const stop = follow(() => "/api/sessions/stream", (news) => { data = news; draw(); }, setState);
+  const stop = follow(() => `/api/sessions/stream?since=${data.changes}`, (news) => { data = news; draw(); }, setState);
   const node = h("div", null,
     h("div", { class: "head" }, h("h1", null, "Sessions on this machine"), filter),
     tiles, days,
