@@ -210,6 +210,22 @@ def test_the_list_has_the_sums_of_its_sessions(client: TestClient, shelf: Inspec
 
 
 @pytest.mark.spec("S33.4")
+def test_agents_belong_to_the_session_of_their_own_project(client: TestClient, tmp_path: Path) -> None:
+    from sevenfold.stores.home import user_home
+
+    for project in ("one", "two"):
+        files = user_home().project(tmp_path / project).session("work")
+        files.branches.mkdir(parents=True)
+        tape_of(2).save(files.transcript)
+        tape_of(2).save(files.branch("agent-1"))
+    rows = get(client, "/api/sessions").json()["sessions"]
+    own = [row for row in rows if row["tool"] == "Sevenfold"]
+    sessions = {row["key"] for row in own if not row["parent"]}
+    assert len(sessions) == 2
+    assert {row["parent"] for row in own if row["parent"]} == sessions
+
+
+@pytest.mark.spec("S33.4")
 def test_a_call_in_two_files_counts_once(client: TestClient, folder: Path, shelf: InspectorShelf) -> None:
     shelf.summarise()
     alone = get(client, "/api/sessions").json()["totals"]

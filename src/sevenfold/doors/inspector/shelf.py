@@ -119,13 +119,15 @@ class InspectorShelf:
             stored = [*sessions.stored(), *self._branches(), *self._others()]
             stored.sort(key=lambda session: (-session.modified, str(session.path)))
             listed = {}
-            keys = {
-                session.name: session_key(session.path) for session in stored if not branch_of(session.path)
-            }
+            parents = {session.path for session in stored if not branch_of(session.path)}
             for session in stored:
                 key = session_key(session.path)
                 branch = branch_of(session.path)
-                parent = keys.get(branch.session, "") if branch else ""
+                parent = ""
+                if branch is not None:
+                    # Sessions of several projects may have the same name.
+                    above = session.path.parents[2] / f"{branch.session}.jsonl"
+                    parent = session_key(above) if above in parents else ""
                 listed[key] = ShelvedSession(key, session, _is_running(session), parent)
             with self._lock:
                 if listed != self._listed:
