@@ -57,6 +57,7 @@ MODULES = (
     "sandbox",
     "inspector",
     "doors",
+    "replays",
     "suite",
     "mutation",
 )

@@ -16,8 +16,10 @@ from starlette.websockets import WebSocketDisconnect
 from sevenfold.archive.summaries import SummaryShelf
 from sevenfold.doors.inspector.server import ASSETS, Following, application
 from sevenfold.doors.inspector.shelf import InspectorShelf
+from sevenfold.lab import replay
 from tests.archive.test_log_reader import tape_of
 from tests.profile.making import Tape, call, result, text, usage
+from tests.replay.telling import session as replayed_session
 
 PORT = 4711
 HOST = f"127.0.0.1:{PORT}"
@@ -499,3 +501,26 @@ def test_what_an_hours_lifetime_would_have_cost_follows_from_the_usage(
     assert recorded == pytest.approx([0.625, 0.625 + 0.63125])
     assert hour == pytest.approx([1.0, 1.0 + 0.05 + 0.01])
     assert uncached == pytest.approx([0.5, 0.5 + 0.505])
+
+
+@pytest.mark.spec("S31.5")
+def test_a_session_replayed_under_other_policies_has_a_curve_for_each(
+    client: TestClient, folder: Path
+) -> None:
+    replayed_session(folder / "s-1.jsonl", rounds=30)
+    found = get(client, f"/api/s/{only(client)}/replay").json()
+    recording = replay.read(folder / "s-1.jsonl")
+    assert found["request"] == list(range(1, 32))
+    for curve in found["curves"]:
+        made = replay.replay(recording, replay.policy(curve["name"]))
+        assert curve["usd"] == pytest.approx(list(made.series.cost_usd))
+        assert curve["label"]
+    assert [curve["name"] for curve in found["curves"]] == ["nothing", "claude-code", "ours"]
+
+
+def test_a_session_without_a_conversation_is_not_replayed(client: TestClient, folder: Path) -> None:
+    (folder / "s-1.jsonl").write_text('{"type":"summary","summary":"x","leafUuid":"a"}\n')
+    answer = get(client, f"/api/s/{only(client)}/replay")
+    assert answer.status_code == 422
+    assert "there is no conversation in it" in answer.json()["error"]
+    assert get(client, "/api/s/none/replay").status_code == 404

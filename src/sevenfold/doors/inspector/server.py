@@ -27,6 +27,7 @@ from sevenfold.doors.inspector import (
     content_view,
     memory_view,
     orders,
+    replay_view,
     request_view,
     session_view,
     whatif_view,
@@ -97,6 +98,7 @@ class Inspector:
             Route("/api/s/{key}/recall", self.recall),
             Route("/api/s/{key}/compactions", self.compactions),
             Route("/api/s/{key}/whatif", self.whatif),
+            Route("/api/s/{key}/replay", self.replay),
             Route("/api/s/{key}/undo", self.undo, methods=["POST"]),
             Route("/api/s/{key}/stop", self.stop, methods=["POST"]),
             Route("/api/memory", self.memory),
@@ -285,6 +287,17 @@ class Inspector:
     def _running(self, request: Request) -> bool:
         listed = self.shelf.find(request.path_params["key"])
         return listed is not None and listed.running
+
+    async def replay(self, request: Request) -> Response:
+        """What the session would have cost under other policies."""
+        session = self.shelf.open(request.path_params["key"])
+        if session is None:
+            return JsonAnswer({"error": "There is no such session on this machine any more."}, 404)
+        try:
+            # Without the session's lock: a replay takes seconds, and reads the file for itself.
+            return JsonAnswer(await _in_thread(replay_view.replay_view, session.stored.path))
+        except UserError as error:
+            return JsonAnswer({"error": shown(str(error), 400)}, 422)
 
     async def _read(self, request: Request, view: Callable[[OpenSession], Any]) -> Response:
         session = self.shelf.open(request.path_params["key"])

@@ -368,7 +368,7 @@ export class CostChart {
     this.made?.destroy();
     const grid = { stroke: variable("--line"), width: 1 };
     const axis = { stroke: variable("--quiet"), grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-    const dash = { hour: [6, 4], uncached: [2, 3] };
+    const dash = { hour: [6, 4], uncached: [2, 3], "claude-code": [2, 3], ours: [6, 4] };
     replace(this.node);
     this.made = new uPlot({
       width, height: 190, legend: { show: false }, scales: { x: { time: false }, y: { range: (u, low, high) => [0, Math.max(high * 1.06, 0.0001)] } },

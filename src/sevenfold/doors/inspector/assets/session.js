@@ -105,24 +105,31 @@ function whatIfCard(session) {
   if (!session.series.request.length || session.head.usd === null) return { card: null, stop: () => {} };
   let chart = null;
   const box = h("div");
-  const button = h("button", { type: "button", onclick: async () => {
+  // A curve may end early, where its policy no longer fitted the window: it has no total then.
+  const show = async (button, address, notes) => {
+    button.disabled = true;
     try {
-      const found = await get(`/api/s/${session.key}/whatif`);
+      const found = await get(`/api/s/${session.key}/${address}`);
       chart?.stop();
       const totals = found.curves.map((curve) => [curve, curve.usd[curve.usd.length - 1]]);
       const [, paid] = totals[0];
-      chart = new CostChart(found, totals.map(([curve, usd]) => `${curve.label}: ${money(usd)}`).join("; "));
+      const told = (usd) => (usd === null ? "–" : money(usd));
+      const beside = (usd) => (usd === null || paid === null || usd === paid ? "" : usd < paid ? `${money(paid - usd)} less` : `${money(usd - paid)} more`);
+      chart = new CostChart(found, totals.map(([curve, usd]) => `${curve.label}: ${told(usd)}`).join("; "));
       replace(box, chart.node, h("table", null, h("tbody", null, totals.map(([curve, usd]) => h("tr", null, h("td", null, swatch(curve.name), " ", curve.label),
-        h("td", { class: "num" }, h("b", null, money(usd))), h("td", { class: "num quiet" }, usd === paid ? "" : usd < paid ? `${money(paid - usd)} less` : `${money(usd - paid)} more`))))),
-        found.unpriced ? h("p", { class: "sub" }, `${plural(found.unpriced, "request")} without a known price ${found.unpriced === 1 ? "counts" : "count"} as nothing.`) : null);
+        h("td", { class: "num" }, h("b", null, told(usd))), h("td", { class: "num quiet" }, beside(usd)))))), notes(found));
       chart.start();
-      button.remove();
     } catch (error) {
       replace(box, h("p", { class: "bad" }, error.message));
     }
-  } }, "Show");
-  const made = card("What if", "the same requests of the main conversation with another cache, from their recorded usage; what else would have changed nobody knows", box);
-  made.firstChild.append(button);
+    button.disabled = false;
+  };
+  const unpriced = (found) => found.unpriced ? h("p", { class: "sub" }, `${plural(found.unpriced, "request")} without a known price ${found.unpriced === 1 ? "counts" : "count"} as nothing.`) : null;
+  const simulated = (found) => h("p", { class: "sub" }, `Replayed with a simulated provider, ${found.model} in ${whole(found.window)} tokens: compare these curves with each other, not with the bill. Where no summary is on record, its text says nothing: what a model might have kept is counted for nobody.`);
+  const lifetimes = h("button", { type: "button", onclick: () => show(lifetimes, "whatif", unpriced) }, "Another cache");
+  const policies = h("button", { type: "button", onclick: () => show(policies, "replay", simulated) }, "Another policy");
+  const made = card("What if", "the same requests with another cache, from their recorded usage; or the session replayed under other policies for its context", box);
+  made.firstChild.append(lifetimes, policies);
   return { card: made, stop: () => chart?.stop() };
 }
 

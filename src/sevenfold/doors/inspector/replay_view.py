@@ -1,0 +1,55 @@
+"""What a session would have cost under other policies: it is replayed with the simulated provider.
+
+The curves are comparable with each other, not with the recorded one: the simulator counts tokens in its own way.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sevenfold.errors import InputError
+from sevenfold.lab import replay
+from sevenfold.lab.replay import Replayed
+
+POLICIES = (
+    ("nothing", "everything sent"),
+    ("claude-code", "Claude Code's defaults"),
+    ("ours", "Sevenfold's defaults"),
+)
+MOST_BYTES = 20_000_000
+"""Larger sessions are for the command line: a replay takes a second for each megabyte or two."""
+POINTS = 600
+
+
+def replay_view(path: Path) -> dict[str, Any]:
+    """The cost so far at each request, replayed under three policies, and what was kept; raises `UserError`."""
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(f"this session is too large to be replayed here; run: sevenfold replay {path}")
+    recording = replay.read(path)
+    replays = {name: replay.replay(recording, replay.policy(name)) for name, _ in POLICIES}
+    last = len(recording.steps)
+    step = max(1, -(-last // POINTS))
+    # The last request is always drawn.
+    places = sorted({*range(0, last, step), last - 1})
+    return {
+        "request": [place + 1 for place in places],
+        "curves": [
+            {"name": name, "label": _label(label, replays[name]), "usd": _costs(replays[name], places)}
+            for name, label in POLICIES
+        ],
+        "model": next(iter(replays.values())).model,
+        "window": next(iter(replays.values())).window,
+    }
+
+
+def _label(label: str, replayed: Replayed) -> str:
+    rules = replayed.figures.rules
+    lost = f", {rules.lost} of {rules.lost + rules.in_context} rules lost" if rules.lost else ""
+    return f"{label}{lost}" if replayed.completed else f"{label}: does not fit the window"
+
+
+def _costs(replayed: Replayed, places: list[int]) -> list[float | None]:
+    """The costs at these requests; None where the policy did not come to, or where a price is unknown."""
+    costs = replayed.series.cost_usd
+    return [costs[place] if place < len(costs) else None for place in places]
