@@ -48,6 +48,7 @@ NOTES = (
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("paths", nargs="*", metavar="SESSION")
+    transcripts.add_store(command)
     command.add_argument("--policy", action="append", metavar="POLICY")
     command.add_argument("--model", default="", metavar="NAME")
     window = text.number(int, LEAST_WINDOW, f"a number of tokens from {LEAST_WINDOW:,} on")
@@ -124,6 +125,12 @@ def failure_of(replayed: Replayed) -> str:
 
 def _found(options: argparse.Namespace) -> FoundFiles:
     """The files to replay; raises `InputError` if none is named."""
+    if options.store:
+        names = options.paths
+        stored = [transcripts.find(name, options.store) for name in names] or transcripts.copies(
+            options.store
+        )
+        return find(stored)
     named = [Path(name) if Path(name).is_dir() else transcripts.find(name) for name in options.paths]
     if options.example:
         named.append(coding_session())

@@ -17,7 +17,7 @@ from sevenfold.events import Acted, Compacted, EpochOpened, Event, Veto
 from sevenfold.lab.replay.plain import tool_schema
 from sevenfold.lab.replay.prose import text_of
 from sevenfold.lab.replay.provider import InProcessClient, ReplayProvider
-from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
+from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording, path_of
 from sevenfold.lab.replay.retention import Reachable, by_search, keys_of, records_by_key
 from sevenfold.record import blocks
 from sevenfold.session import factory
@@ -140,8 +140,7 @@ class _RecordedFiles:
                     self._read.setdefault(path, []).append((number, blocks.words_of(block)))
             for part in step.answer:
                 if part["type"] == "tool_use" and KINDS.get(part["name"]) == "read":
-                    arguments = part["input"] if isinstance(part["input"], dict) else {}
-                    calls[part["id"]] = str(arguments.get("file_path") or arguments.get("path") or "")
+                    calls[part["id"]] = path_of(part["input"])
 
     def read(self, path: str) -> str:
         """The text of a file; raises `FileNotFoundError` if it was not read."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sevenfold.errors import InputError
 from sevenfold.lab.replay.plain import Json, PlainConversation, PlainRound
-from sevenfold.lab.replay.recording import KINDS
+from sevenfold.lab.replay.recording import KINDS, path_of
 from sevenfold.lab.replay.retention import Reachable, everywhere, nowhere
 from sevenfold.lab.simulator.errors import ApiError
 from sevenfold.record.window import Window
@@ -178,8 +178,8 @@ class ClaudeCode:
         for block in before:
             if block["type"] != "tool_use" or not isinstance(block["input"], dict):
                 continue
-            path = block["input"].get("file_path") or block["input"].get("path")
-            if KINDS.get(block["name"]) == "read" and isinstance(path, str) and block["id"] in results:
+            path = path_of(block["input"])
+            if KINDS.get(block["name"]) == "read" and path and block["id"] in results:
                 self._files.pop(path, None)
                 self._files[path] = _words(results[block["id"]])
             if isinstance(todos := block["input"].get("todos"), list):

@@ -151,6 +151,13 @@ def read(path: Path) -> Recording:
     )
 
 
+def path_of(arguments: Any) -> str:
+    """The path in the input of a call that reads a file, by the names that agents use; empty if there is none."""
+    fields = arguments if isinstance(arguments, dict) else {}
+    paths = (fields.get(name) for name in ("file_path", "filePath", "path"))
+    return next((path for path in paths if isinstance(path, str) and path), "")
+
+
 def _placed(
     summaries: Iterable[tuple[int, str]], steps: Iterable[RecordedStep], order: Mapping[str, int]
 ) -> Iterator[RecordedSummary]:
