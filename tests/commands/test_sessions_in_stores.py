@@ -69,6 +69,8 @@ def test_every_command_that_reads_sessions_takes_the_store_by_an_option(
     assert of_store("scan").code == 0
     assert len(json.loads(of_store("profile", "support-42", "--json").out)["sessions"]) == 1
     assert len(json.loads(of_store("profile", "--json").out)["sessions"]) == 3
+    replayed = of_store("replay", "support-42", "--policy", "ours", "--json", "--jobs", "1")
+    assert [each["policy"] for each in json.loads(replayed.out)] == ["ours"]
     assert of_store("compact", "support-42").code == 2
     assert of_store("compact", "support-42", "--in-place").code == 2
     assert of_store("compact", "support-42", "--dry-run").code == 0
