@@ -11,7 +11,7 @@ agents are, because the log of the session says how far the work is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from msgspec import Struct, field
 
@@ -131,19 +131,30 @@ class Jobs(Protocol):
     def close(self) -> None:
         """Take no more jobs. Where jobs run in this process, those that run are told to stop, and waited for."""
 
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
 
 class RunningJob(Protocol):
     """A job in the hands of its handler."""
 
     job: Job
     tenant: str
+    project: str
+    """The project of the store that the job was submitted to; empty where there are none."""
+    end_user: str
+    """The end user of that store."""
 
     @property
     def stopping(self) -> StopReason | None:
         """Why it has to stop; None while it may go on."""
 
     def when_stopped(self, stop: Callable[[], None]) -> None:
-        """Call a function, from another thread, as soon as the job has to stop; at once if it has to already."""
+        """Call a function, from another thread, as soon as the job has to stop; at once if it has to already.
+
+        It is called again if a job that may end in order (``shutdown``) has to stop at once after all (``lost``).
+        """
 
 
 class JobStopped(Exception):  # nothing went wrong

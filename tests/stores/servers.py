@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.servers.pgbouncer import PgBouncer
 from bench.servers.postgres import OWNER, PostgresServer
-from sevenfold.stores.postgres.database import migrate
 from sevenfold.stores.postgres.store import PostgresStore
+from sevenfold.work.postgres.tables import migrate
 
 
 @cache

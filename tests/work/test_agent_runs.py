@@ -18,12 +18,11 @@ import pytest
 import sevenfold
 from sevenfold.agent.loop import PAUSED
 from sevenfold.errors import InputError, JobFailed, Overloaded
-from sevenfold.jobs import JobSpec
+from sevenfold.jobs import Jobs, JobSpec
 from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.record.authorship import UserPrompt
 from sevenfold.record.blocks import text_of
 from sevenfold.stores.memory import MemoryStore
-from sevenfold.work.threads import ThreadJobs
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "claude-sonnet-5-5"
@@ -239,7 +238,7 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-def jobs(store: MemoryStore, shop: Shop) -> Iterator[ThreadJobs]:
+def jobs(store: MemoryStore, shop: Shop) -> Iterator[Jobs]:
     agents: dict[str, Any] = {"counter": shop.make, "async counter": shop.make_async}
     with sevenfold.open_jobs(store, agents=agents) as opened:
         yield opened

@@ -41,6 +41,10 @@ CONCURRENT = 8
 """The most calls that run at the same time."""
 NO_USER = "No user is available in this session; do without, or say what you need permission for."
 NOT_DONE = "The user interrupted before this call was carried out."
+NOT_DONE_AT_SHUTDOWN = "The program was shut down before this call was carried out."
+LEFT_AT_SHUTDOWN = (
+    "The program was shut down while this was running, so it has no result. Its effects so far remain."
+)
 LEFT = (
     "The user interrupted while this was running, so it has no result. Its effects so far remain, and it may "
     "still be running."
@@ -151,6 +155,8 @@ class Executor:
         self.grants = grants
         self.halted: str | None = None
         """The reason if a hook wants the whole run to stop, else None."""
+        self.shut_down = False
+        """Whether a run that is stopped is stopped because the program ends, and not by the user."""
         self.handed_over: list[ToolCall] = []
         """The calls of the last round that the program carries out itself; they have no result yet."""
         self.hands_over = True
@@ -173,6 +179,7 @@ class Executor:
     def begin(self) -> None:
         """Prepare for a new run, by clearing what stopped the last one."""
         self.halted = None
+        self.shut_down = False
         self.handed_over = []
         self.context = replace(self.context, abort=Abort())
         for child in self._children:
@@ -200,6 +207,16 @@ class Executor:
         yield from in_thread(self._callbacks.save)
         return results
 
+    @property
+    def not_done(self) -> str:
+        """What the model is told about a call that was not carried out because the run was stopped."""
+        return NOT_DONE_AT_SHUTDOWN if self.shut_down else NOT_DONE
+
+    @property
+    def left(self) -> str:
+        """What the model is told about a call that did not end when the run was stopped."""
+        return LEFT_AT_SHUTDOWN if self.shut_down else LEFT
+
     def is_handed_over(self, call: ToolCall) -> bool:
         """Whether the program carries out this call."""
         return self.hands_over and isinstance(self.box.get(call.name), HandedOverTool)
@@ -226,7 +243,7 @@ class Executor:
         except _Settled as settled:
             output = settled.output
         except Aborted as stop:
-            output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
+            output = failed(self.left if isinstance(stop, LeftBehind) else self.not_done)
         except SevenfoldError as error:
             output = failed(str(error))
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.agent_events import End, Finished
-from sevenfold.agent.executor import NOT_DONE, result_block
+from sevenfold.agent.executor import result_block
 from sevenfold.agent.run_ends import end_of, keep_end, last_text, prompt_of
 from sevenfold.agent.speculation import Speculation
 from sevenfold.agent.texts import CommandOutput
@@ -62,6 +62,7 @@ CALL_CUT_OFF = (
 )
 STOP_HOOKS = 8
 """How many times in a row hooks may keep the agent from stopping."""
+SHUT_DOWN = "[The program was shut down in the middle of this answer. Go on from here.]"
 INTERRUPTED = "[The user interrupted the answer here.]"
 END_BY_STOP_REASON: Mapping[str | None, End] = {
     "refusal": "refused",
@@ -161,6 +162,7 @@ class Loop:
     def pause(self) -> None:
         """Stop the current run before its next request: the request and the tools under way end first."""
         self._pausing = True
+        self._executor.shut_down = True
         if self._team is not None:
             self._team.wake_up()
 
@@ -449,9 +451,10 @@ class Loop:
         if kept is None:
             return
         if calls := calls_of(kept):
-            self._conversation.tool_results([result_block(call, failed(NOT_DONE)) for call in calls])
+            not_done = failed(self._executor.not_done)
+            self._conversation.tool_results([result_block(call, not_done) for call in calls])
         else:
-            self._conversation.note(INTERRUPTED)
+            self._conversation.note(SHUT_DOWN if self._pausing else INTERRUPTED)
 
     # -- stopping -------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ COMMANDS = {
     "purge": "remove a session, or mask one leaked secret everywhere",
     "gc": "remove stored tool results that are no longer needed",
     "gateway": "pass a program's requests on unchanged, and record what they cost and what broke the cache",
+    "work": "carry out the jobs of a store in PostgreSQL: a worker",
     "simulate": "serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
 }
 TOP_OPTIONS = ("-h", "--help", "--version")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, closing
 from typing import Any
@@ -123,3 +124,20 @@ def agent_maker(name: str, known: Mapping[str, MakeAgent]) -> MakeAgent:
         f"no agent is called {name!r} here; known are {', '.join(names) or 'none'}. Give the worker a function that "
         f"makes it, or install a package with an entry point of this name in the group {AGENTS}"
     )
+
+
+def imported_maker(name: str) -> MakeAgent:
+    """The function that ``module:function`` names; raises `InputError` if there is none."""
+    module, _, function = name.partition(":")
+    try:
+        make: Any = importlib.import_module(module)
+        for part in function.split("."):
+            make = getattr(make, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"the agent {name!r} cannot be imported: {error}; write module:function"
+        ) from error
+    if not callable(make):
+        raise InputError(f"{name!r} is no function that makes an agent, but a {type(make).__name__}")
+    made: MakeAgent = make
+    return made

@@ -32,9 +32,11 @@ class Retry(Exception):  # an instruction to whoever carries out the job
 class CurrentJob:
     """A `sevenfold.jobs.RunningJob`."""
 
-    def __init__(self, job: Job, tenant: str = "") -> None:
+    def __init__(self, job: Job, tenant: str = "", project: str = "", end_user: str = "") -> None:
         self.job = job
         self.tenant = tenant
+        self.project = project
+        self.end_user = end_user
         self._lock = threading.Lock()
         self._stopping: StopReason | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -47,18 +49,18 @@ class CurrentJob:
     def when_stopped(self, stop: Callable[[], None]) -> None:
         """Call a function as soon as the job has to stop; at once if it has to already."""
         with self._lock:
+            self._callbacks.append(stop)
             if self._stopping is None:
-                self._callbacks.append(stop)
                 return
         stop()
 
     def stop(self, reason: StopReason) -> None:
-        """Tell the job to stop; the first reason counts."""
+        """Tell the job to stop; the first reason counts, except that ``lost`` means at once, whatever it was."""
         with self._lock:
-            if self._stopping is not None:
+            if self._stopping is not None and (reason != "lost" or self._stopping == "lost"):
                 return
             self._stopping = reason
-            callbacks = self._callbacks
+            callbacks = list(self._callbacks)
         for callback in callbacks:
             callback()
 
@@ -159,7 +161,9 @@ def checked_spec(spec: JobSpec) -> JobSpec:
     payload = plain(spec.payload)
     if not isinstance(payload, dict):
         raise InputError("the payload of a job has to be a mapping from names to values")
-    return msgspec.structs.replace(spec, payload=payload)
+    spec = msgspec.structs.replace(spec, payload=payload)
+    plain(spec)
+    return spec
 
 
 def same_work(spec: JobSpec, other: JobSpec) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Self
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -40,16 +41,21 @@ class ThreadJobs:
         handlers: Mapping[str, Handler],
         *,
         limits: JobLimits = JobLimits(),  # noqa: B008  # it is frozen
+        grace: float = 5.0,
         tenant: str = "",
         crew: Crew | None = None,
     ) -> None:
-        """``handlers`` carry out the jobs, by kind; ``crew`` shares the threads of another tenant's jobs."""
+        """``handlers`` carry out the jobs, by kind; ``crew`` shares the threads of another tenant's jobs.
+
+        ``grace`` is how many seconds `close` waits for jobs to reach a point at which they can go on later.
+        """
+        self._grace = grace
         self.tenant = tenant
         self._crew = crew or Crew(handlers, limits)
 
     def for_tenant(self, tenant: str) -> ThreadJobs:
         """The jobs of another tenant, with the same threads."""
-        return ThreadJobs({}, tenant=tenant, crew=self._crew)
+        return ThreadJobs({}, grace=self._grace, tenant=tenant, crew=self._crew)
 
     def submit(self, spec: JobSpec) -> Job:
         """Take a job, or return the one that has its key; see `sevenfold.jobs.Jobs`."""
@@ -96,9 +102,9 @@ class ThreadJobs:
 
     def close(self) -> None:
         """Stop what runs, for all tenants, and wait for it; what waits is not begun any more."""
-        self._crew.close()
+        self._crew.close(self._grace)
 
-    def __enter__(self) -> ThreadJobs:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -209,8 +215,8 @@ class Crew:
                 del self.table[name]
         return len(old)
 
-    def close(self) -> None:
-        """Stop what runs, and wait for it."""
+    def close(self, grace: float) -> None:
+        """Stop what runs, and wait for it; after ``grace`` seconds, stop it at once."""
         with self._changed:
             self._closed = True
             running = list(self._running.values())
@@ -219,6 +225,10 @@ class Crew:
             self._changed.notify_all()
         for current in running:
             current.stop("shutdown")
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, grace)
+        for current in running:
+            current.stop("lost")
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join()

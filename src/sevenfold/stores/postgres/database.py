@@ -1,8 +1,8 @@
 """A PostgreSQL database, as the stores of one process share it: connections, statements, a sign of life.
 
-Statements run by their names in `queries.sql`. A connection knows the tenant that it works for; it is told before the
-first statement for another one. Each statement is a transaction of its own and reaches the server as a whole: a process
-that is killed or frozen in any moment leaves none open whose locks others would wait for.
+Statements run by their names in `queries.sql`, or as bytes. A connection knows the tenant that it works for; it is told
+before the first statement for another one. Each statement is a transaction of its own and reaches the server as a
+whole: a process that is killed or frozen in any moment leaves none open whose locks others would wait for.
 
 A pooler such as PgBouncer may hand every transaction to another connection. There each transaction is told its tenant.
 """
@@ -77,6 +77,11 @@ def statement(name: str) -> bytes:
     return dict(zip(parts[::2], parts[1::2], strict=True))[name].strip().encode()
 
 
+def _sql(query: str | bytes) -> bytes:
+    """The SQL of a statement that is given by its name, or as it is."""
+    return query if isinstance(query, bytes) else statement(query)
+
+
 def migrations() -> Mapping[int, bytes]:
     """The changes of the tables, by version."""
     files = sorted((_HERE / "migrations").glob("*.sql"))
@@ -124,7 +129,9 @@ class Database:
         """Ends the thread that renews this process's sign of life; None until there is one."""
         self._abandoned: deque[tuple[int, int, int]] = deque()
 
-    def rows(self, tenant: int, query: str, /, *, forced: bool | None = None, **values: Any) -> Rows:
+    def rows(
+        self, tenant: int, query: str | bytes, /, *, forced: bool | None = None, **values: Any
+    ) -> Rows:
         """Run a statement for a tenant and return its rows; raises `TranscriptError`.
 
         It is not tried again, because a statement whose connection broke may have been carried out.
@@ -134,7 +141,9 @@ class Database:
         except psycopg.Error as error:
             raise explained(error) from error
 
-    def repeated(self, tenant: int, query: str, /, *, forced: bool | None = None, **values: Any) -> Rows:
+    def repeated(
+        self, tenant: int, query: str | bytes, /, *, forced: bool | None = None, **values: Any
+    ) -> Rows:
         """Like `rows`, for a statement that may be carried out twice: it is tried again while the server is away."""
         return self.persist(lambda: self.run(tenant, query, forced, values))
 
@@ -149,7 +158,7 @@ class Database:
                     raise explained(error) from error
                 time.sleep(_PAUSE)
 
-    def run(self, tenant: int, query: str, forced: bool | None, values: Mapping[str, Any]) -> Rows:
+    def run(self, tenant: int, query: str | bytes, forced: bool | None, values: Mapping[str, Any]) -> Rows:
         """Run a statement once; raises what psycopg raises."""
         self._check_process()
         waits = "on" if (self.address.forced if forced is None else forced) else "off"
@@ -161,10 +170,10 @@ class Database:
                     connection.execute(_FOR_TRANSACTION, (str(tenant), waits))
                     if connection.info.server_version >= _ENDS_TRANSACTIONS:
                         connection.execute(_ENDED_SOON)
-                    cursor = connection.execute(statement(query), parameters, binary=True)
+                    cursor = connection.execute(_sql(query), parameters, binary=True)
             else:
                 connection.bind(tenant, waits)
-                cursor = connection.execute(statement(query), parameters, binary=True)
+                cursor = connection.execute(_sql(query), parameters, binary=True)
             return cursor.fetchall() if cursor.description else []
 
     def _check_process(self) -> None:
@@ -183,8 +192,8 @@ class Database:
                 connection.execute(_FOR_TRANSACTION, (str(tenant), "on"))
                 connection.execute(_NOT_FOR_LONG)
 
-                def run(query: str, /, **values: Any) -> Rows:
-                    cursor = connection.execute(statement(query), {**values, "tenant": tenant}, binary=True)
+                def run(query: str | bytes, /, **values: Any) -> Rows:
+                    cursor = connection.execute(_sql(query), {**values, "tenant": tenant}, binary=True)
                     return cursor.fetchall() if cursor.description else []
 
                 yield run

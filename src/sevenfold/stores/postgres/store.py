@@ -25,7 +25,15 @@ from sevenfold.errors import InputError, Refused, TranscriptLocked, TranscriptMi
 from sevenfold.ports import Log, SessionInfo
 from sevenfold.stores.log import LineLog, exists_already, positions
 from sevenfold.stores.objects import ObjectStorage, prefix_of
-from sevenfold.stores.postgres.database import DatabaseAddress, Rows, give_back, original, share, texts
+from sevenfold.stores.postgres.database import (
+    Database,
+    DatabaseAddress,
+    Rows,
+    give_back,
+    original,
+    share,
+    texts,
+)
 from sevenfold.stores.postgres.log import PostgresBranch, PostgresLog
 from sevenfold.stores.postgres.marks import digests_of
 from sevenfold.stores.postgres.parts import (
@@ -87,10 +95,10 @@ class PostgresStore:
         `sevenfold.stores.postgres.database.DatabaseAddress`.
         """
         for name in (tenant, project, end_user):
-            _check_length(name)
+            check_length(name)
         self.tenant = tenant
-        self._project = project
-        self._end_user = end_user
+        self.project = project
+        self.end_user = end_user
         self._objects = ObjectStorage(results) if results else None
         self._database = share(DatabaseAddress(url, **options))
         try:
@@ -105,25 +113,24 @@ class PostgresStore:
     @classmethod
     def at(cls, url: str) -> Self:
         """Open the store that a URL names; its parameters are ours, or PostgreSQL's."""
-        parts = urlsplit(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        options: dict[str, Any] = {}
-        for name, (option, read) in _PARAMETERS.items():
-            if name in given:
-                options[option] = _parameter(name, given.pop(name), read)
-        plain = urlunsplit(parts._replace(query=urlencode(given)))
+        plain, options = split_url(url)
         return cls(plain, **options)
+
+    @property
+    def database(self) -> Database:
+        """The connections, which all stores of the process share."""
+        return self._database
 
     # -- statements, for the parts of the store --------------------------------------------------
 
-    def run(self, query: str, /, **values: Any) -> Rows:
-        """Run a statement of `queries.sql` that may be carried out twice."""
-        values.setdefault("project", *texts(self._project))
+    def run(self, query: str | bytes, /, **values: Any) -> Rows:
+        """Run a statement that may be carried out twice, by its name in `queries.sql` or as it is."""
+        values.setdefault("project", *texts(self.project))
         return self._database.repeated(self._tenant, query, **values)
 
     def run_once(self, query: str, /, **values: Any) -> Rows:
         """Run a statement that must not be carried out twice; if its connection breaks, that is an error."""
-        values.setdefault("project", *texts(self._project))
+        values.setdefault("project", *texts(self.project))
         return self._database.rows(self._tenant, query, **values)
 
     def fencing(self) -> dict[str, int | None]:
@@ -173,7 +180,7 @@ class PostgresStore:
 
     def _create(self, session: str, branch: str = "", origin: int | None = None, start: int = 0) -> None:
         for name in (session, branch):
-            _check_length(name)
+            check_length(name)
         session, branch = texts(session, branch)
         self.run("create log", session=session, branch=branch, origin=origin, start=start)
 
@@ -265,7 +272,7 @@ class PostgresStore:
         """The session's tool results."""
         objects = None
         if self._objects is not None:
-            objects = SessionObjects(self._objects, prefix_of(self.tenant, self._project, session))
+            objects = SessionObjects(self._objects, prefix_of(self.tenant, self.project, session))
         rows = self._area("session", session, "results")
         return PostgresResults(self, rows, self._area("session", session, "objects"), objects)
 
@@ -291,18 +298,18 @@ class PostgresStore:
 
     def user_memory(self) -> PostgresFolder:
         """The memory of the store's end user, for all projects."""
-        return PostgresFolder(self, Area(self, area("user", self._end_user)), "user memory")
+        return PostgresFolder(self, Area(self, area("user", self.end_user)), "user memory")
 
     def mailbox(self) -> PostgresMailbox:
         """The mailbox of the project's agents."""
         return PostgresMailbox(self)
 
     def _area(self, *parts: str) -> Area:
-        return Area(self, area("project", self._project, *parts))
+        return Area(self, area("project", self.project, *parts))
 
     def lock(self, name: str, *, wait: float = 0.0) -> Any:
         """Return a context that holds the lock of that name; see `sevenfold.ports.Store`."""
-        return self.hold(area("project", self._project, "lock", name), name, wait)
+        return self.hold(area("project", self.project, "lock", name), name, wait)
 
     @contextmanager
     def hold(self, key: str, name: str, wait: float) -> Iterator[None]:
@@ -328,9 +335,9 @@ class PostgresStore:
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Create a session from these lines, in one transaction; see `sevenfold.ports.Store`."""
-        _check_length(session)
+        check_length(session)
         (name,) = texts(session)
-        (project,) = texts(self._project)
+        (project,) = texts(self.project)
         with self._database.transaction(self._tenant) as run:
             ((log, size, held),) = run("new session", project=project, session=name)
             if size:
@@ -360,11 +367,11 @@ class PostgresStore:
     def erase(self, session: str) -> None:
         """Remove the session and all that belongs to it; see `sevenfold.ports.Store`."""
         (name,) = texts(session)
-        (project,) = texts(self._project)
-        below = area("project", self._project, "session", session, "")
+        (project,) = texts(self.project)
+        below = area("project", self.project, "session", session, "")
         objects: list[str] = []
         if self._objects is not None:
-            objects = self._objects.below(prefix_of(self.tenant, self._project, session))
+            objects = self._objects.below(prefix_of(self.tenant, self.project, session))
         with self._database.transaction(self._tenant) as run:
             logs = run("logs to erase", project=project, session=name)
             if any(held for _, held in logs):
@@ -415,9 +422,28 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _check_length(name: str) -> None:
+def check_length(name: str) -> None:
+    """Raise `InputError` for a name that is too long for an index."""
     if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
         raise InputError(f"{name[:60]!r}… is too long for a name here; use at most {_LONGEST_NAME} bytes")
+
+
+def split_url(url: str) -> tuple[str, dict[str, Any]]:
+    """The URL of a database, and the options of a store that were among its parameters."""
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options: dict[str, Any] = {}
+    for name, (option, read) in _PARAMETERS.items():
+        if name in given:
+            options[option] = _parameter(name, given.pop(name), read)
+    return urlunsplit(parts._replace(query=urlencode(given))), options
+
+
+def with_names(url: str, **names: str) -> str:
+    """The URL of a store with another tenant, project or end user."""
+    parts = urlsplit(url)
+    parameters = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **names}
+    return urlunsplit(parts._replace(query=urlencode(parameters)))
 
 
 def _yes_no(text: str) -> bool:

@@ -1,0 +1,1 @@
+"""Jobs in PostgreSQL, for programs on several machines; procrastinate is the queue."""
