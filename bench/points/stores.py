@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import fire, outage, store_cost
+from bench import fire, job_fire, outage, store_cost
 from bench.peers.environments import Unavailable
 from bench.points import Outcome, Point, is_quick
 from bench.servers.s3 import BUCKET, S3Server
@@ -61,6 +61,38 @@ def without_fence(_: Path | None) -> list[Outcome]:
     verdict = fire.run(sessions=40, kills=0, freezes=8, unfenced=True)
     return [
         Outcome("without the fencing number it fails", bool(verdict.faults), str(verdict), "some faults")
+    ]
+
+
+def jobs_under_fire(_: Path | None) -> list[Outcome]:
+    """Workers that carry out jobs are killed, ended and frozen; then everything is compared with a bill."""
+    small = {"sessions": 15, "questions": 2, "kills": 2, "ends": 2, "freezes": 1}
+    verdict = job_fire.run(**small) if is_quick() else job_fire.run()
+    enough = verdict.done == verdict.jobs and not verdict.faults
+    return [
+        Outcome("no job lost, doubled or out of order", enough, str(verdict), "0 faults"),
+        Outcome(
+            "repeated paid calls",
+            verdict.repeated <= verdict.in_hand,
+            f"{verdict.repeated:,}",
+            f"at most {verdict.in_hand:,}: {job_fire.AT_ONCE} for each kill and freeze, none for an end",
+        ),
+        Outcome(
+            "workers that are told to end hand over everything",
+            verdict.ended_badly == 0,
+            f"{verdict.ended_badly} of {verdict.ends} did not",
+            "all do",
+        ),
+    ]
+
+
+def jobs_without_what_holds(_: Path | None) -> list[Outcome]:
+    """The controls: without keys, and without fencing numbers, the run above fails."""
+    unkeyed = job_fire.run(sessions=12, questions=2, kills=4, ends=0, freezes=0, without="key")
+    unfenced = job_fire.run(sessions=12, questions=2, kills=0, ends=0, freezes=4, without="fence")
+    return [
+        Outcome("without keys it fails", bool(unkeyed.faults), str(unkeyed), "some faults"),
+        Outcome("without fencing numbers it fails", bool(unfenced.faults), str(unfenced), "some faults"),
     ]
 
 
@@ -139,6 +171,8 @@ POINTS: list[Point] = [
     ("PostgreSQL: workers killed and frozen", under_fire),
     ("PostgreSQL: workers killed and frozen, with a broker", with_broker),
     ("PostgreSQL: the same without a fence", without_fence),
+    ("Jobs: workers killed, ended and frozen", jobs_under_fire),
+    ("Jobs: the same without keys and fences", jobs_without_what_holds),
     ("PostgreSQL: server stopped at once", server_stopped),
     ("PostgreSQL: behind a pooler", through_pooler),
     ("PostgreSQL: results in S3", results_in_s3),
