@@ -293,7 +293,7 @@ def remove_all_fences() -> None:
         return fenced(name).replace(b" AND fence = %(fence)s AND status = 'running'", b"")
 
     steps.statement = unfenced  # type: ignore[assignment,attr-defined]
-    queue._FINISH = queue._FINISH.replace(" AND worker_id = %(worker_id)s", "")
+    queue._FINISH = queue._FINISH.replace(" AND worker_id = %(worker_id)s AND attempts = %(attempts)s", "")
 
 
 # -- the run ---------------------------------------------------------------------------------------

@@ -66,8 +66,10 @@ def without_fence(_: Path | None) -> list[Outcome]:
 
 def jobs_under_fire(_: Path | None) -> list[Outcome]:
     """Workers that carry out jobs are killed, ended and frozen; then everything is compared with a bill."""
-    small = {"sessions": 15, "questions": 2, "kills": 2, "ends": 2, "freezes": 1}
-    verdict = job_fire.run(**small) if is_quick() else job_fire.run()
+    if is_quick():
+        verdict = job_fire.run(sessions=15, questions=2, kills=2, ends=2, freezes=1)
+    else:
+        verdict = job_fire.run()
     enough = verdict.done == verdict.jobs and not verdict.faults
     return [
         Outcome("no job lost, doubled or out of order", enough, str(verdict), "0 faults"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from procrastinate import PsycopgConnector
+from procrastinate.jobs import Status
 
 import sevenfold
 from bench import job_fire
@@ -27,6 +30,7 @@ from sevenfold.stores.postgres.store import PostgresStore
 from sevenfold.work.opening import standard_handlers
 from sevenfold.work.postgres import steps
 from sevenfold.work.postgres.jobs import PostgresJobs
+from sevenfold.work.postgres.queue import QUEUE, FencedJobManager
 from sevenfold.work.postgres.tables import migrate, statement
 from sevenfold.work.postgres.worker import PostgresWorker, WorkerOptions, WorkerThread, sessions_of
 from sevenfold.work.running import JobOutcome
@@ -143,6 +147,51 @@ def test_a_job_whose_workers_die_again_and_again_fails_in_the_end(url: str, jobs
     )
     with owner() as connection:
         assert connection.execute("SELECT count(*) FROM sevenfold.job_slot").fetchone() == (0,)
+
+
+@pytest.mark.spec("S35.8")
+def test_a_job_that_has_lost_its_place_in_the_queue_gets_it_back_with_its_key(
+    url: str, jobs: PostgresJobs
+) -> None:
+    for _ in range(2):
+        jobs.submit(JobSpec("run", key="k", session="s"))
+    with owner() as connection:
+        (places,) = connection.execute("SELECT count(*) FROM sevenfold.procrastinate_jobs").fetchone() or (
+            0,
+        )
+        assert places == 1
+        connection.execute("DELETE FROM sevenfold.procrastinate_jobs")
+    assert jobs.submit(JobSpec("run", key="k", session="s")).status == "waiting"
+    assert place_of(jobs.jobs()[0])
+
+
+@pytest.mark.spec("S35.8")
+def test_a_worker_ends_in_the_queue_only_what_it_was_given_last(url: str, jobs: PostgresJobs) -> None:
+    job = jobs.submit(JobSpec("run", key="k"))
+
+    async def scenario() -> list[int]:
+        connector = PsycopgConnector(
+            conninfo=postgres().url(), kwargs={"options": "-c search_path=sevenfold"}
+        )
+        manager, places = FencedJobManager(connector), []
+        await connector.open_async()
+        try:
+            worker = await manager.register_worker()
+            first = await manager.fetch_job([QUEUE], worker)
+            assert first is not None
+            await manager.retry_job(first)
+            second = await manager.fetch_job([QUEUE], worker)
+            assert second is not None
+            # The same worker has it again: what comes of the first time concerns nobody any more.
+            for place in (first, second):
+                await manager.finish_job(place, Status.SUCCEEDED, delete_job=True)
+                places.append(len(list(await manager.list_jobs_async())))
+        finally:
+            await connector.close_async()
+        return places
+
+    assert job.status == "waiting"
+    assert asyncio.run(scenario()) == [1, 0]
 
 
 # -- tenants ---------------------------------------------------------------------------------------

@@ -64,6 +64,8 @@ class PostgresJobs:
         if known is None:
             enqueue(self._store, spec)
             known = self._there(spec.key)
+        elif not known.over:
+            self._requeue(spec)
         if not same_work(known.spec, spec):
             raise Refused(other_work(spec.key, known.spec.kind))
         return known
@@ -146,6 +148,12 @@ class PostgresJobs:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _requeue(self, spec: JobSpec) -> None:
+        """Put a job into the queue that has no place in it: somebody has removed it there."""
+        (escaped,) = texts(spec.key)
+        line = line_of(self._store, spec)
+        self._store.run(statement("requeue"), key=escaped, line=line, due=spec.due or None)
 
     def _there(self, key: str) -> Job:
         job = self.find(key)

@@ -12,6 +12,14 @@ SELECT sevenfold.procrastinate_defer_jobs_v1(ARRAY[ROW(
     to_timestamp(%(due)s))::sevenfold.procrastinate_job_to_defer_v1])
 FROM added
 
+-- requeue --
+SELECT sevenfold.procrastinate_defer_jobs_v1(ARRAY[ROW(
+    'sevenfold', 'sevenfold.job', 0, %(line)s::text, NULL, jsonb_build_object('tenant', tenant, 'job', id),
+    to_timestamp(%(due)s))::sevenfold.procrastinate_job_to_defer_v1])
+FROM sevenfold.job
+WHERE tenant = %(tenant)s AND project = %(project)s AND key = %(key)s AND status IN ('waiting', 'running')
+    AND NOT EXISTS (SELECT FROM sevenfold.procrastinate_jobs AS place WHERE place.args @> jsonb_build_object('job', job.id))
+
 -- job --
 SELECT key, spec, status, attempt, result, error, extract(epoch FROM submitted)::float8,
     coalesce(extract(epoch FROM began), 0)::float8, coalesce(extract(epoch FROM ended), 0)::float8

@@ -18,13 +18,20 @@ from procrastinate.retry import BaseRetryStrategy
 QUEUE = "sevenfold"
 CARRY_OUT = "sevenfold.job"
 TICK = "sevenfold.tick"
+# The number of attempts tells one time that a worker got a job from the next. The row is locked before the function is
+# called: a function in the list of a SELECT ... FOR UPDATE is called before the lock is there.
 _FINISH = """
-SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM procrastinate_jobs
-WHERE id = %(job_id)s AND status = 'doing' AND worker_id = %(worker_id)s FOR UPDATE
+WITH own AS MATERIALIZED (
+    SELECT id FROM procrastinate_jobs
+    WHERE id = %(job_id)s AND status = 'doing' AND worker_id = %(worker_id)s AND attempts = %(attempts)s FOR UPDATE)
+SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM own
 """
 _PUT_BACK = """
-SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM procrastinate_jobs
-WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE
+WITH own AS MATERIALIZED (
+    SELECT id FROM procrastinate_jobs
+    WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s
+        AND attempts = %(attempts)s FOR UPDATE)
+SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM own
 """
 _ALIVE = "SELECT count(*) AS alive FROM procrastinate_workers WHERE id = %(worker_id)s"
 
@@ -53,7 +60,12 @@ class FencedJobManager(JobManager):
     async def finish_job(self, job: Place, status: Status, delete_job: bool) -> None:
         """Remove a job from the queue."""
         await self.connector.execute_query_async(
-            _FINISH, job_id=job.id, worker_id=job.worker_id, status=status.value, delete_job=delete_job
+            _FINISH,
+            job_id=job.id,
+            worker_id=job.worker_id,
+            attempts=job.attempts,
+            status=status.value,
+            delete_job=delete_job,
         )
 
     async def retry_job(
@@ -69,6 +81,7 @@ class FencedJobManager(JobManager):
             _PUT_BACK,
             job_id=job.id,
             worker_id=job.worker_id,
+            attempts=job.attempts,
             retry_at=retry_at or datetime.now(UTC),
         )
 

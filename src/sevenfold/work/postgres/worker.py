@@ -183,7 +183,16 @@ class PostgresWorker:
                 return
 
     async def _carry_out(self, context: JobContext, tenant: int, job: int) -> None:
-        """Carry out one job; a task of procrastinate's."""
+        """Carry out one job; a task of procrastinate's, which removes it from the queue after any other exception."""
+        try:
+            await self._carry_out_begun(context, tenant, job)
+        except PutBack:
+            raise
+        except Exception as error:
+            _log.exception("the job %s could not be carried out, and goes back into the queue", job)
+            raise PutBack(AWAY_PAUSE) from error
+
+    async def _carry_out_begun(self, context: JobContext, tenant: int, job: int) -> None:
         database = self._store.database
         assert context.job.id is not None
         begin = partial(
