@@ -36,6 +36,6 @@ class TestPostgres(JobsContract):
     def open_jobs(self, folder: Path, handlers: Mapping[str, Handler], limits: JobLimits) -> Jobs:
         without_jobs()
         url = postgres().url(project=str(folder))
-        options = WorkerOptions(heartbeat=1.0, presumed_dead=5.0, polling=0.05, grace=10.0)
+        options = WorkerOptions(presumed_dead=120.0, polling=0.05)
         worker = WorkerThread(PostgresWorker(url, handlers, limits=limits, options=options))
         return PostgresJobs(url, worker)

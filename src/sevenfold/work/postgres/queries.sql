@@ -108,16 +108,17 @@ SELECT count(*) FILTER (WHERE tenant = %(tenant)s), count(*) FILTER (WHERE model
 FROM sevenfold.job_slot WHERE job <> %(job)s
 
 -- pace --
-SELECT extract(epoch FROM next - clock_timestamp())::float8 FROM sevenfold.pace WHERE model = %(model)s
+-- All three by the time at which the transaction began, so that the pace holds for the times that are recorded.
+SELECT extract(epoch FROM next - now())::float8 FROM sevenfold.pace WHERE model = %(model)s
 
 -- set pace --
-INSERT INTO sevenfold.pace (model, next) VALUES (%(model)s, clock_timestamp() + %(pace)s * interval '1 s')
+INSERT INTO sevenfold.pace (model, next) VALUES (%(model)s, now() + %(pace)s * interval '1 s')
 ON CONFLICT (model) DO UPDATE SET next = excluded.next
 
 -- begin --
 WITH begun AS (
     UPDATE sevenfold.job
-    SET status = 'running', fence = fence + 1, queued = %(queued)s, began = clock_timestamp(), attempt = %(attempt)s
+    SET status = 'running', fence = fence + 1, queued = %(queued)s, began = now(), attempt = %(attempt)s
     WHERE tenant = %(tenant)s AND id = %(job)s
     RETURNING id, fence, began),
 slot AS (
