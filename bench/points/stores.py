@@ -66,10 +66,9 @@ def without_fence(_: Path | None) -> list[Outcome]:
 
 def jobs_under_fire(_: Path | None) -> list[Outcome]:
     """Workers that carry out jobs are killed, ended and frozen; then everything is compared with a bill."""
-    if is_quick():
-        verdict = job_fire.run(sessions=15, questions=2, kills=2, ends=2, freezes=1)
-    else:
-        verdict = job_fire.run()
+    jobs = {"sessions": 15, "questions": 2} if is_quick() else {}
+    strikes = {"kills": 2, "ends": 2, "freezes": 1} if is_quick() else {}
+    verdict = job_fire.run(**jobs, **strikes)  # type: ignore[arg-type]  # they are all numbers
     enough = verdict.done == verdict.jobs and not verdict.faults
     return [
         Outcome("no job lost, doubled or out of order", enough, str(verdict), "0 faults"),
