@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 JobStatus = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
 StopReason = Literal["cancelled", "time_limit", "shutdown", "lost"]
-"""Why a running job has to stop: somebody cancelled it, its time is up, its worker shuts down and another one will
-carry it on, or another worker has it already."""
+"""Why a running job has to stop: somebody cancelled it, its time is up, or who carries it out shuts down and somebody
+else will go on with it; ``lost`` means that it did not stop in time and has to stop at once."""
 
 OVER: frozenset[JobStatus] = frozenset({"succeeded", "failed", "cancelled"})
 """The statuses of jobs that have ended."""

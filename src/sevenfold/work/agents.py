@@ -102,9 +102,10 @@ class AgentRuns:
 
 def _obey(agent: Agent | AsyncAgent, running: RunningJob) -> None:
     """Stop the agent's run in the way that fits the reason."""
-    if running.stopping == "shutdown":
+    if running.stopping in ("shutdown", "lost"):
+        # An interrupt would be recorded as the user's, and whoever goes on with the run would take that for a wish.
         agent.pause()
-    else:
+    if running.stopping != "shutdown":
         agent.interrupt()
 
 

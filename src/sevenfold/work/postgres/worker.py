@@ -24,7 +24,7 @@ from procrastinate.worker import Worker
 
 from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.errors import InputError, TranscriptError
-from sevenfold.jobs import Handler, JobLimits, RunningJob, StopReason
+from sevenfold.jobs import Handler, JobLimits, RunningJob
 from sevenfold.stores.postgres.store import PostgresStore, split_url, with_names
 from sevenfold.work.postgres import steps
 from sevenfold.work.postgres.queue import CARRY_OUT, QUEUE, TICK, FencedJobManager, PutBack, PuttingBack
@@ -147,23 +147,20 @@ class PostgresWorker:
             stopping = asyncio.create_task(self._wake.wait())
             try:
                 await asyncio.wait({working, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                # If the database was away for a moment, what runs can be handed over in order.
-                lost = watching.done() and watching.exception() is None and not self._stopping.is_set()
-                return await self._wind_up(worker, working, "lost" if lost else "shutdown")
+                return await self._wind_up(worker, working)
             finally:
                 for task in (watching, stopping):
                     task.cancel()
                 await asyncio.gather(watching, stopping, return_exceptions=True)
 
-    async def _wind_up(self, worker: Worker, working: asyncio.Task[None], reason: StopReason) -> bool:
+    async def _wind_up(self, worker: Worker, working: asyncio.Task[None]) -> bool:
         """Let the jobs come to their end, and procrastinate's worker with them; False if they do not."""
         worker.stop()  # type: ignore[no-untyped-call]  # it has no annotation
         for current in list(self._running):
-            current.stop(reason)
+            current.stop("shutdown")
         _, waiting = await asyncio.wait({working}, timeout=self._options.grace)
         if waiting:
-            for current in list(self._running):
-                current.stop("lost")
+            # Interrupting them would leave marks in their sessions; this process ends, and others take over.
             working.cancel()
             return False
         await working
@@ -238,7 +235,7 @@ class PostgresWorker:
                 except asyncio.CancelledError:
                     # procrastinate cancels this task if somebody cancelled the job, or at the end of its patience.
                     cancelled = context.abort_reason() == AbortReason.USER_REQUEST
-                    current.stop("cancelled" if cancelled else "lost")
+                    current.stop("cancelled" if cancelled else "shutdown")
         finally:
             if limit is not None:
                 limit.cancel()
