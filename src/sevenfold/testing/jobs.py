@@ -411,7 +411,7 @@ class JobsContract:
         jobs.submit(JobSpec("echo", key="k", payload={"of": "ours"}, session="s"))
         other.submit(JobSpec("hold", key="k", payload={"of": "theirs"}, session="s"))
         assert ended(jobs, "k").result == {"of": "ours"}
-        workshop.await_begun("k")
+        await_true(lambda: other.jobs()[0].status == "running")
         assert [len(them.jobs()) for them in (jobs, other)] == [1, 1]
         assert jobs.cancel("k").status == "succeeded"
         assert other.submit(JobSpec("echo", key="only theirs")).key == "only theirs"
