@@ -193,6 +193,33 @@ def test_a_worker_ends_in_the_queue_only_what_it_was_given_last(url: str, jobs: 
     assert asyncio.run(scenario()) == [1, 0]
 
 
+@pytest.mark.spec("S35.8")
+def test_the_jobs_of_a_worker_that_is_silent_are_taken_over(url: str, jobs: PostgresJobs) -> None:
+    run = sevenfold.Agent.submit("How many?", agent="counter", session="s", key="k", jobs=jobs)
+
+    async def take_and_die() -> None:
+        connector = PsycopgConnector(
+            conninfo=postgres().url(), kwargs={"options": "-c search_path=sevenfold"}
+        )
+        manager = FencedJobManager(connector)
+        await connector.open_async()
+        try:
+            assert await manager.fetch_job([QUEUE], await manager.register_worker()) is not None
+        finally:
+            await connector.close_async()
+
+    asyncio.run(take_and_die())
+    dead, _ = begun(url, run.job)
+    dead.close()
+    with owner() as connection:
+        connection.execute(
+            "UPDATE sevenfold.procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
+        )
+    with closing(working(url, Shop(["Three."]))):
+        assert run.result(60).text == "Three."
+    assert run.job.attempt == 1
+
+
 # -- tenants ---------------------------------------------------------------------------------------
 
 
