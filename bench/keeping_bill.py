@@ -246,7 +246,6 @@ class Keeping(Passing):
     def close(self) -> None:
         """Close the sessions and the connections."""
         self._follower.close()
-        self._inside.close()
         super().close()
 
     def _end(self, followed: FollowedCall, sent: bytes, status: int, answer: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.doors.follower.follower import CallEnd, ClientCall, FollowedCall
 from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
+from sevenfold.ports import Client
 from sevenfold.providers.registry import client_for
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
@@ -22,14 +23,20 @@ MODEL = "claude-opus-4-6"
 TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
 
 
-def following(failures: list[Exception]) -> KeepingFollower:
+def offline(call: ClientCall, address: str) -> Client:
+    return client_for(MODEL, None, OFFLINE_JOBS)
+
+
+def following(
+    failures: list[Exception], client: Callable[[ClientCall, str], Client] = offline
+) -> KeepingFollower:
     return KeepingFollower(
         MemoryStore(),
         "",
         b"secret",
         KeepingOptions(
             Settings(context_window=10_000),
-            client=lambda call, address: client_for(MODEL, None, OFFLINE_JOBS),
+            client=client,
             failed=failures.append,
         ),
         clock=SystemClock(),

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from sevenfold.doors.follower.follower import ClientCall
 from sevenfold.doors.follower.growth import ConversationGrowth
 from sevenfold.doors.follower.own_calls import behind_sent
+from sevenfold.ports import Call, Reply, Watcher
+from tests.doors.keeping import following, prepared
 
 pytestmark = pytest.mark.spec("S40.9")
 
@@ -76,3 +79,36 @@ def test_a_program_that_goes_on_beyond_the_threshold_does_not_compact_by_itself(
     assert growth.is_time_for_summary(100)
     growth.answered(20)
     assert growth.is_time_for_summary(100)
+
+
+class CountedClient:
+    """A client that is never asked, and says whether it was closed."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.closed = 0
+
+    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
+        raise AssertionError("nothing is to be asked")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_all_requests_with_one_credential_share_a_client_which_the_follower_closes() -> None:
+    clients: list[CountedClient] = []
+
+    def made(call: ClientCall, address: str) -> CountedClient:
+        clients.append(CountedClient(address))
+        return clients[-1]
+
+    follower = following([], made)
+    for session in ("first", "second"):
+        for number in range(3):
+            messages = [message("user", f"{session} {turn}") for turn in range(number + 1)]
+            prepared(follower, messages, {"x-sevenfold-session": session})
+    assert len(clients) == 1
+    prepared(follower, [message("user", "Hello?")], {"x-sevenfold-session": "third", "x-api-key": "other"})
+    assert [client.closed for client in clients] == [0, 0]
+    follower.close()
+    assert [client.closed for client in clients] == [1, 1]

@@ -6,6 +6,7 @@ goes wrong in between, the program's own bytes are sent.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
@@ -37,13 +38,20 @@ REFUSED = (400, 413, 422)
 """Statuses with which a provider refuses a body; the program's own may be accepted."""
 
 
+MOST_CLIENTS = 32
+"""How many addresses with a credential have a client for our own calls at the same time."""
+
+
 def client_like(call: ClientCall, address: str) -> Client:
     """A client for our own calls, with the address and the credential of a program's request."""
-    headers: Mapping[str, str] = {name: value for name, value in call.headers.items() if name in PASSED_ON}
-    http = HttpClient(address, headers)
+    http = HttpClient(address, _passed_on(call))
     if call.api == "messages":
         return AnthropicClient(http)
     return OpenAIClient(http, api=call.api)
+
+
+def _passed_on(call: ClientCall) -> Mapping[str, str]:
+    return {name: value for name, value in call.headers.items() if name in PASSED_ON}
 
 
 class KeepingOptions(Struct, frozen=True):
@@ -75,6 +83,8 @@ class KeepingFollower(ConversationFollower):
         self._options = options
         self._closed_usd = 0.0
         """What our own calls have cost for conversations that are closed."""
+        self._clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
+        """By API, address and headers; the one that was used last comes last."""
 
     @property
     def own_usd(self) -> float:
@@ -100,12 +110,27 @@ class KeepingFollower(ConversationFollower):
         try:
             if followed.alignment is None:
                 return self._aside(followed, conversation)
-            conversation.led_through(self._options.client(call, address), call.api)
+            conversation.led_through(self._client_for(call, address), call.api)
             bodies = conversation.bodies(followed.request, preceding_of(call, followed.request), call.body)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
             return followed
         return replace(followed, body=bodies.body, untouched=bodies.untouched)
+
+    def close(self) -> None:
+        """Close all sessions, and the connections of our own calls."""
+        super().close()
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+    def _client_for(self, call: ClientCall, address: str) -> Client:
+        key = (call.api, address, *sorted(_passed_on(call).items()))
+        if key not in self._clients:
+            self._clients[key] = self._options.client(call, address)
+        self._clients.move_to_end(key)
+        while len(self._clients) > MOST_CLIENTS:
+            self._clients.popitem(last=False)[1].close()
+        return self._clients[key]
 
     def _aside(self, followed: FollowedCall, conversation: KeptConversation) -> FollowedCall:
         """A program's own request for a summary is shown what we show; anything else aside stays as it is."""

@@ -66,6 +66,8 @@ class KeptConversation(RecordedConversation):
         self._clock = clock
         self._conversation: Conversation | None = None
         self._client: Client | None = None
+        """Whom our own calls ask; behind what was sent last, where the API allows that."""
+        self._led_through: Client | None = None
         self._making_room = False
         self._left_alone_at = ""
         """The newest message of the user when the provider refused what we sent: until another one, nothing is
@@ -169,7 +171,9 @@ class KeptConversation(RecordedConversation):
 
     def led_through(self, client: Client, api: Api) -> None:
         """Ask this client for summaries from now on: it has the newest request's address and credential."""
-        self._client = BehindSentMessages(client, lambda: self._sent) if api == "messages" else client
+        if client is not self._led_through:
+            self._client = BehindSentMessages(client, lambda: self._sent) if api == "messages" else client
+        self._led_through = client
         self._api = api
         if self._conversation is not None:
             self._conversation.set_background_runner(self._threads)
