@@ -353,6 +353,23 @@ def test_a_sub_agent_has_a_session_of_its_own(program: Program) -> None:
 
 
 @pytest.mark.spec("S30.8")
+@pytest.mark.spec("S41.5")
+@pytest.mark.parametrize(("held", "purpose"), [("resp_1", "side"), (None, "turn")])
+def test_a_request_with_only_what_the_provider_does_not_hold_is_recorded_beside_the_conversations(
+    program: Program, held: str | None, purpose: str
+) -> None:
+    body = {
+        "model": "gpt-5.5",
+        "tools": [{"type": "function", "name": "Read", "parameters": {"type": "object"}}],
+        "previous_response_id": held,
+        "input": [{"role": "user", "content": "And now?"}],
+    }
+    call_of_responses = ClientCall("responses", "/v1/responses", program.headers, json.dumps(body).encode())
+    followed = program.follower.sent(call_of_responses)
+    assert followed.identity.purpose == purpose
+    assert (followed.alignment is None) == (purpose == "side")
+
+
 def test_what_changed_in_front_of_the_messages_is_named(program: Program) -> None:
     talk(program, 1)
     more = [*turns(1), {"role": "user", "content": "question 1"}]

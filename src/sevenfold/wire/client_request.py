@@ -23,6 +23,8 @@ from sevenfold.wire.reader import Fields
 Api = Literal["messages", "chat", "responses"]
 LIST_FIELDS: Mapping[Api, str] = {"messages": "messages", "chat": "messages", "responses": "input"}
 """The field of each API's requests that holds the conversation."""
+_NAMES_OF_HELD_MESSAGES = ("previous_response_id", "conversation")
+"""Fields of the Responses API that name messages which the provider keeps."""
 _MARKER = b'"cache_control"'
 _ADDITIONAL_TOOLS = b'"additional_tools"'
 _BEFORE_TYPE = 60
@@ -56,6 +58,12 @@ class ClientRequest(Struct, frozen=True):
     def streams(self) -> bool:
         """Whether the answer is to come as a stream."""
         return bytes(self.fields.get("stream", b"")) == b"true"
+
+    @property
+    def is_held_by_provider(self) -> bool:
+        """Whether the provider has the messages before these, so that the request shows only what is new."""
+        names = _NAMES_OF_HELD_MESSAGES if self.api == "responses" else ()
+        return any(bytes(self.fields.get(name, b"null")) != b"null" for name in names)
 
     def system(self) -> list[Block]:
         """The system prompt as blocks, without cache markers; for Chat Completions it is among the messages."""

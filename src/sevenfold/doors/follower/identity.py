@@ -109,7 +109,8 @@ def _purpose(path: str, request: ClientRequest) -> Purpose:
     if _codex_kind(request) == "compaction":
         return "compaction"
     messages = request.raw_messages()
-    if not messages:
+    if not messages or request.is_held_by_provider:
+        # What the provider holds cannot be compared with what is recorded here.
         return "side"
     last = messages[-1]
     if b'"compaction_trigger"' in last[:200]:
