@@ -43,6 +43,7 @@ ADVICE = {
     "ProviderFailed": "Ask again; if it goes on, look at the provider's status page.",
     "BoundThinking": "Nothing to do: the reasoning is left out and the request made again.",
     "RequestRefused": "Change the request as the provider says: a parameter, a tool's schema, a message.",
+    "ThreadLost": "Nothing to do: the whole conversation is sent instead.",
     "NotAuthenticated": "Set the key: ANTHROPIC_API_KEY or OPENAI_API_KEY.",
     "NotPermitted": "The key is right. Look at what its account and workspace may use, and at its balance.",
     "ModelNotServed": "Check the model's name; in the chat, `/model` lists what is served.",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SubagentStop,
         UserPromptSubmit,
     )
+    from sevenfold.doors.server.client import AsyncServerClient, ServerClient
     from sevenfold.doors.wrapping import conversation, wrap
     from sevenfold.events import Veto
     from sevenfold.memory.commands import MemoryCommands
@@ -63,6 +64,7 @@ __all__ = [
     "AsyncHooks",
     "AsyncOfflineClient",
     "AsyncRunnerMemoryTool",
+    "AsyncServerClient",
     "AsyncSession",
     "Completion",
     "Consented",
@@ -86,6 +88,7 @@ __all__ = [
     "PreToolUse",
     "RunnerMemoryTool",
     "Script",
+    "ServerClient",
     "Session",
     "SessionEnd",
     "SessionStart",
@@ -124,6 +127,7 @@ _HOMES = {
     "archive.transcript": "ArchivedSession transcript",
     "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
     "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
+    "doors.server.client": "AsyncServerClient ServerClient",
     "doors.wrapping": "conversation wrap",
     "events": "Veto",
     "memory.commands": "MemoryCommands",

@@ -4,6 +4,7 @@
     sevenfold.providers   a `Provider`, or a function that makes one
     sevenfold.stores      a function that makes a store from its URL, by the scheme
     sevenfold.agents      a function that makes an agent, by the name that jobs give
+    sevenfold.tools       a function or a tool that a server can carry out, by the name it is chosen with
     sevenfold.commands    a module with `arguments` and `run`, by the command's name
 
 They are looked for only when something is named that the engine itself does not have. A plugin that cannot be loaded
@@ -22,6 +23,7 @@ LAYERS = "sevenfold.layers"
 PROVIDERS = "sevenfold.providers"
 AGENTS = "sevenfold.agents"
 COMMANDS = "sevenfold.commands"
+TOOLS = "sevenfold.tools"
 
 _log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from sevenfold.doors.addresses import is_loopback
 from sevenfold.doors.follower.secret import secret_of
 from sevenfold.doors.gateway.guard import (
     ELSEWHERE,
     GatewayRefusal,
     Guard,
-    is_loopback,
     names_another_server,
 )
 from sevenfold.doors.gateway.relay import read_head

@@ -60,6 +60,8 @@ COMMANDS = {
     "gc": "remove stored tool results that are no longer needed",
     "gateway": "pass a program's requests on unchanged, and record what they cost and what broke the cache",
     "work": "carry out the jobs of a store in PostgreSQL: a worker",
+    "serve": "serve sessions with agents over HTTP, to the users of several tenants",
+    "tenants": "show and change who may use a server, with which tokens, and for how much",
     "simulate": "serve a simulated provider: the real wire formats and rules, no model, no key, no bill",
 }
 TOP_OPTIONS = ("-h", "--help", "--version")

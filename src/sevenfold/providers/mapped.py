@@ -32,8 +32,10 @@ def mapped_async(client: AsyncClient, provider: Provider, model: str) -> AsyncCl
 
 
 def unwrapped(client: Any) -> Any:
-    """The client that `mapped` was given, by which its provider is recognised."""
-    return client.inner if isinstance(client, _Mapped) else client
+    """The client inside of all wrappers, by which its provider is recognised."""
+    while isinstance(client, WrappedClient):
+        client = client.inner
+    return client
 
 
 def _translates(client: object, provider: Provider) -> bool:
@@ -42,14 +44,37 @@ def _translates(client: object, provider: Provider) -> bool:
     return type(provider).error not in built_in and not isinstance(client, _Mapped)
 
 
-class _Mapped:
-    def __init__(self, inner: Any, provider: Provider, model: str) -> None:
+class WrappedClient:
+    """A client around another one, by which its provider is recognised."""
+
+    def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self._provider = provider
-        self._model = model
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+class WrappedLister(WrappedClient):
+    """A client around another one that can list its models."""
+
+    # `Lister` is looked for in the class, where `__getattr__` is not seen.
+    @property
+    def address(self) -> str:
+        """The address of its server."""
+        address: str = self.inner.address
+        return address
+
+    def listing(self, model: str, seconds: float) -> bytes:
+        """What its server says about its models."""
+        listing: bytes = self.inner.listing(model, seconds)
+        return listing
+
+
+class _Mapped(WrappedClient):
+    def __init__(self, inner: Any, provider: Provider, model: str) -> None:
+        super().__init__(inner)
+        self._provider = provider
+        self._model = model
 
 
 class _MappedClient(_Mapped):
@@ -86,21 +111,9 @@ class _AsyncMappedClient(_Mapped):
         await self.inner.close()
 
 
-class _Lists(_Mapped):
-    # `Lister` is looked for in the class, where `__getattr__` is not seen.
-    @property
-    def address(self) -> str:
-        address: str = self.inner.address
-        return address
-
-    def listing(self, model: str, seconds: float) -> bytes:
-        listing: bytes = self.inner.listing(model, seconds)
-        return listing
-
-
-class _ListingClient(_Lists, _MappedClient):
+class _ListingClient(_MappedClient, WrappedLister):
     pass
 
 
-class _AsyncListingClient(_Lists, _AsyncMappedClient):
+class _AsyncListingClient(_AsyncMappedClient, WrappedLister):
     pass

@@ -28,7 +28,11 @@ FILE = "settings.toml"
 PROJECT_FILE = Path(".sevenfold") / FILE
 PREFIX = "SEVENFOLD_"
 
-NOT_SETTINGS = frozenset({HOME_VARIABLE, AGENT_VARIABLE, "SEVENFOLD_WITHHELD", "SEVENFOLD_PROVE"})
+OF_CLIENTS = ("SEVENFOLD_URL", "SEVENFOLD_TOKEN")
+"""Variables that tell a client of our server where that is, and who it is."""
+NOT_SETTINGS = frozenset(
+    {HOME_VARIABLE, AGENT_VARIABLE, "SEVENFOLD_WITHHELD", "SEVENFOLD_PROVE", *OF_CLIENTS}
+)
 """Variables with our prefix that are not settings: the home folder, what an agent passes to its commands, and how
 thorough the project's own tests are."""
 

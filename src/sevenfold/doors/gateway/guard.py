@@ -8,15 +8,14 @@ with a token. A request never decides where it goes: neither its target, nor its
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from collections.abc import Mapping
 from itertools import chain
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.doors.addresses import OwnAddress
 from sevenfold.wire.reader import Fields
 
 TOKEN_PREFIX = "/~"
@@ -69,9 +68,10 @@ class Guard(Struct, frozen=True):
             return GatewayRefusal(400, "Bad Request", f"the target must be a path, got {target[:80]!r}")
         if "\\" in target or any(character <= " " for character in target):
             return GatewayRefusal(400, "Bad Request", "the target has characters that no path has")
-        if not self._is_ours(headers.get("host", "")):
+        address = OwnAddress(self.host, self.port)
+        if not address.is_ours(headers.get("host", "")):
             return GatewayRefusal(421, "Misdirected Request", "the header Host does not name this gateway")
-        if (origin := headers.get("origin")) is not None and not self._is_our_origin(origin):
+        if (origin := headers.get("origin")) is not None and not address.is_our_origin(origin):
             return GatewayRefusal(403, "Forbidden", "requests of web pages are not passed on")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return GatewayRefusal(403, "Forbidden", "requests of web pages are not passed on")
@@ -88,21 +88,6 @@ class Guard(Struct, frozen=True):
             return GatewayRefusal(426, "Upgrade Required", "websockets are not passed on; use HTTP")
         return target
 
-    def _is_ours(self, authority: str) -> bool:
-        try:
-            parts = urlsplit(f"//{authority}")
-            name = parts.hostname or ""
-            port = parts.port
-        except ValueError:
-            return False
-        if parts.username is not None or parts.path or parts.query or (port or 80) != self.port:
-            return False
-        return name == "localhost" or name == self.host.strip("[]").lower() or _is_address(name, self.host)
-
-    def _is_our_origin(self, origin: str) -> bool:
-        scheme, _, authority = origin.partition("://")
-        return scheme == "http" and self._is_ours(authority)
-
 
 def names_another_server(body: bytes) -> str:
     """The field with which a body asks to be sent elsewhere; empty if there is none."""
@@ -118,23 +103,3 @@ def names_another_server(body: bytes) -> str:
         return ""
     named = ELSEWHERE.intersection({*fields, *chain.from_iterable(inner)})
     return min(named, default="")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server at this address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_address(name: str, bound: str) -> bool:
-    """Whether a name is an address of this machine that leads to a server bound there."""
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    # No page can have an address of this kind as its own name; names can be made to lead anywhere.
-    return address.is_loopback or not is_loopback(bound)

@@ -11,7 +11,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard, is_loopback
+from sevenfold.doors.addresses import is_loopback
+from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard
 from sevenfold.doors.gateway.recorder import Recorder
 from sevenfold.doors.gateway.relay import PIECE, Handling, Relay, SharedParts
 from sevenfold.doors.gateway.upstreams import Upstreams

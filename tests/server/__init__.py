@@ -1,0 +1,1 @@
+"""The server for sessions, over real HTTP."""

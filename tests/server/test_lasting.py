@@ -1,0 +1,185 @@
+"""What survives the death of a server, and how it ends when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from sevenfold.doors.server.account_databases import open_accounts
+from sevenfold.doors.server.accounts import Tenant
+from sevenfold.doors.server.client import ServerClient
+from sevenfold.doors.server.sessions import ServerLimits
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
+from tests.server.serving import WEATHER, events_of, lasting, process, scripted, served, weather
+
+
+class Gate:
+    """Answers only when it is let; the first requests are let at once."""
+
+    def __init__(self, free: int = 0, reply: Any = None) -> None:
+        self.asked = threading.Event()
+        self.let = threading.Event()
+        self.requests = 0
+        self._free = free
+        self._reply = reply or (lambda number: [text(f"Answer {number}.")])
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        self.requests += 1
+        number = self.requests
+        if number > self._free:
+            self.asked.set()
+            assert self.let.wait(60)
+        return ModelReply(self._reply(number))
+
+
+def token_in(folder: Path) -> str:
+    accounts = open_accounts(folder / "home" / "server")
+    accounts.keep_tenant(Tenant("acme"))
+    token = accounts.make_token("acme")
+    accounts.close()
+    return token
+
+
+@pytest.mark.spec("S36.4", "S36.9")
+def test_a_server_killed_between_a_call_and_its_result_loses_nothing(
+    tmp_path: Path, unused_port: int
+) -> None:
+    token = token_in(tmp_path)
+    play = Simulator(ScriptedBrain([[weather("c1"), weather("c2", "Oslo")], "Sun and snow."]))
+    arguments = ("--port", str(unused_port), "--idle-seconds", "600")
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"http://127.0.0.1:{unused_port}"
+    with serve(play) as provider, httpx2.Client(base_url=url, headers=headers, timeout=60) as http:
+        with process(tmp_path, provider, *arguments) as running:
+            http.post("/v1/sessions", json={"id": "s", "memory": False, "tools": [WEATHER]})
+            asked = http.post("/v1/sessions/s/say", json={"text": "Weather?", "wait": True}).json()
+            one = {"results": [{"id": "c2", "content": "snow"}]}
+            assert http.post("/v1/sessions/s/results", json=one).json()["status"] == "input_required"
+            before = lasting(http.get("/v1/sessions/s/events?until=idle").text)
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+        with process(tmp_path, provider, *arguments) as running:
+            again = http.get("/v1/sessions/s").json()
+            assert again["status"] == "input_required"
+            assert again["waiting"] == asked["waiting"][:1]
+            assert lasting(http.get("/v1/sessions/s/events?until=idle").text) == before
+            rest = {"results": [{"id": "c1", "content": "sun"}], "wait": True}
+            assert http.post("/v1/sessions/s/results", json=rest).json()["run"]["text"] == "Sun and snow."
+            told = lasting(http.get("/v1/sessions/s/events?until=idle").text)
+            assert told[: len(before)] == before
+    [first, second] = [request.body for request in play.requests if request.path == "/v1/messages"]
+    assert second["messages"][: len(first["messages"])][0]["role"] == "user"
+    results = {block["tool_use_id"]: block["content"] for block in second["messages"][-1]["content"]}
+    assert results == {"c1": "sun", "c2": "snow"}
+
+
+@pytest.mark.spec("S36.9")
+def test_a_run_whose_server_was_killed_goes_on_with_the_next_one(tmp_path: Path, unused_port: int) -> None:
+    token = token_in(tmp_path)
+    gate = Gate()
+    with serve(Simulator(gate)) as provider:
+        url = f"http://127.0.0.1:{unused_port}"
+        with ServerClient(url, token) as server:
+            with process(tmp_path, provider, "--port", str(unused_port)) as running:
+                session = server.create("s", memory=False)
+                told = session.say("Think.", key="m1")
+                assert gate.asked.wait(60)
+                running.send_signal(signal.SIGKILL)
+                running.wait()
+            gate.let.set()
+            with process(tmp_path, provider, "--port", str(unused_port)):
+                # The stream was begun on the server that died, and goes on with the next one.
+                names = [event.name for event in told]
+                assert "answer" in names
+                assert session.describe()["status"] == "idle"
+                assert [event.name for event in session.events()].count("user") == 1
+
+
+@pytest.mark.spec("S36.9")
+def test_a_signal_lets_runs_end_and_refuses_new_ones(tmp_path: Path, unused_port: int) -> None:
+    token = token_in(tmp_path)
+    gate = Gate()
+    with serve(Simulator(gate)) as provider:
+        headers = {"Authorization": f"Bearer {token}"}
+        with (
+            process(tmp_path, provider, "--port", str(unused_port)) as running,
+            httpx2.Client(base_url=f"http://127.0.0.1:{unused_port}", headers=headers, timeout=60) as http,
+        ):
+            http.post("/v1/sessions", json={"id": "s", "memory": False})
+            http.post("/v1/sessions", json={"id": "t", "memory": False})
+            accept = {"Accept": "text/event-stream"}
+            with http.stream(
+                "POST", "/v1/sessions/s/say", json={"text": "Think."}, headers=accept
+            ) as stream:
+                assert gate.asked.wait(60)
+                running.send_signal(signal.SIGTERM)
+                while True:
+                    ready = http.get("/readyz")
+                    if ready.status_code == 503:
+                        break
+                late = http.post("/v1/sessions/t/say", json={"text": "Late?"})
+                assert (late.status_code, late.json()["error"]["type"]) == (503, "server_stopping")
+                gate.let.set()
+                told = events_of("".join(stream.iter_text()))
+            assert [data["text"] for _, name, data in told if name == "ended"] == ["Answer 1."]
+            assert running.wait() == 0
+
+
+@pytest.mark.spec("S36.9")
+def test_a_run_that_takes_too_long_is_paused_and_goes_on_with_the_next_server(tmp_path: Path) -> None:
+    double_calls = [{"type": "tool_use", "id": "c1", "name": "double", "input": {"number": 4}}]
+    steps = {1: double_calls}
+    gate = Gate(reply=lambda number: steps.get(number, [text("Eight.")]))
+
+    def double(number: int) -> int:
+        """Doubles."""
+        return 2 * number
+
+    limits = ServerLimits(drain_seconds=0.0)
+    with served(tmp_path, gate, tools={"double": double}, limits=limits) as here:
+        http = here.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False, "server_tools": ["double"]})
+        http.post("/v1/sessions/s/say", json={"text": "Double 4."})
+        assert gate.asked.wait(60)
+        here.server.stop()
+        while http.get("/readyz").status_code != 503:
+            pass
+        gate.let.set()
+    assert here.server.left == 0
+    assert gate.requests == 1
+    with served(tmp_path, gate, tools={"double": double}) as here:
+        http = here.http()
+        told = events_of(http.get("/v1/sessions/s/events?until=idle").text)
+        assert [data["text"] for _, name, data in told if name == "answer"] == ["Eight."]
+        assert [name for _, name, _ in told].count("tool_result") == 1
+    assert gate.requests == 2
+
+
+@pytest.mark.spec("S36.9")
+def test_an_idle_session_is_closed_so_that_another_server_can_open_it(tmp_path: Path) -> None:
+    with served(tmp_path, scripted("One.")) as first:
+        http = first.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False})
+        http.post("/v1/sessions/s/say", json={"text": "x", "wait": True})
+        with served(tmp_path, scripted("Two.")) as second:
+            elsewhere = second.http(token=first.token)
+            held = elsewhere.post("/v1/sessions/s/say", json={"text": "y"})
+            assert (held.status_code, held.json()["error"]["type"]) == (409, "session_open_elsewhere")
+            assert held.headers["retry-after"]
+            # What is recorded can be read everywhere.
+            read = elsewhere.get("/v1/sessions/s/events?until=idle")
+            assert "One." in read.text
+            assert elsewhere.get("/v1/sessions/s").json()["status"] == "idle"
+    with served(
+        tmp_path, scripted("Two."), limits=ServerLimits(idle_seconds=0.0, drain_seconds=5)
+    ) as second:
+        http = second.http()
+        said = http.post("/v1/sessions/s/say", json={"text": "y", "wait": True}).json()
+        assert said["run"]["text"] == "Two."
