@@ -50,7 +50,8 @@ _drawn = ""
 
 def _draw() -> None:
     global _numbers, _drawn
-    _numbers, _drawn = itertools.count(uuid.uuid4().int % 90_000_000), str(uuid.uuid4())[8:]
+    _numbers = itertools.count(uuid.uuid4().int % 90_000_000)
+    _drawn = str(uuid.uuid4())[8:]
 
 
 _draw()

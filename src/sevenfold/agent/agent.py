@@ -152,7 +152,8 @@ class _BaseAgent:
 
         Raises `sevenfold.errors.Refused` if checkpoints are off, the record is unknown, or files are being changed.
         """
-        log, checkpoints = self.assembly.store.log, self._kept_files()
+        log = self.assembly.store.log
+        checkpoints = self._kept_files()
         found = log.record(record)
         if found is None:
             raise Refused(f"there is no record {record} in this session")
@@ -171,7 +172,8 @@ class _BaseAgent:
 
     def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
         """Run a command line for the user; with ``asked``, only if permitted, like the agent's own commands."""
-        parts, call = self.assembly, ToolCall("for-the-user", ShellTool.name, {"command": command})
+        parts = self.assembly
+        call = ToolCall("for-the-user", ShellTool.name, {"command": command})
         with self._claimed():
             parts.executor.begin()
             if asked:
@@ -339,7 +341,8 @@ class Agent(_BaseAgent):
             return self._drive(loop.compact(request))
 
     def _drive(self, flow: Flow[R]) -> R:
-        parts, lock = self.assembly, self.assembly.conversation.lock
+        parts = self.assembly
+        lock = self.assembly.conversation.lock
         return drive(flow, self._interruptible, parts.reporter.put, self._hooks, lock, parts.loop.stopped)
 
     def _stop(self, work: Future[Finished]) -> None:
@@ -429,7 +432,8 @@ class AsyncAgent(_BaseAgent):
             return await self._drive(loop.compact(request))
 
     async def _drive(self, flow: Flow[R]) -> R:
-        parts, lock = self.assembly, self.assembly.conversation.lock
+        parts = self.assembly
+        lock = self.assembly.conversation.lock
         return await drive_async(
             flow,
             self._interruptible,

@@ -282,7 +282,8 @@ class Assembly:
         """The agent's grants: ``permissions`` with its mode and rules; ``saved`` is the mode saved last, if any."""
         if self.descent is not None:
             return self.descent.grants(permissions)
-        mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
+        mode = self.options.get("mode") or saved or "ask"
+        rules = self.options.get("rules") or {}
         return Grants(replace(permissions, mode=mode, rules=PermissionRules.of(rules)))
 
     @cached_property
@@ -290,7 +291,8 @@ class Assembly:
         """The types of agents it may start; None if it may not start any."""
         if self.descent is not None:
             return self.descent.parent.types
-        given, settings = self.options.get("agents", False), self.store.settings.current()
+        given = self.options.get("agents", False)
+        settings = self.store.settings.current()
         # The smallest windows have no room for the tools.
         if given is False or not settings.agent_depth or self.fit.size == "tiny":
             return None
@@ -414,7 +416,9 @@ class Assembly:
             # The user restores files to a point in the main conversation.
             above = self.descent.parent
             return above.checkpoints if self.workspace == above.workspace else None
-        transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
+        transcript = self.conversation.transcript
+        processes = self.state.processes
+        gate = self.state.gate
         return Checkpoints(
             MirroredFolder(self.home.folder / "checkpoints", self.home.mirror, self.store.log.renew),
             self.workspace,
@@ -425,7 +429,8 @@ class Assembly:
         )
 
     def _executor(self) -> Executor:
-        state, passed = self.state, self.store.settings.current().shell_secrets or ""
+        state = self.state
+        passed = self.store.settings.current().shell_secrets or ""
         context = Context(
             workspace=self.workspace,
             desk=state.desk,
@@ -464,7 +469,8 @@ class Assembly:
             unchanged=lambda path, version: None,
             room=min(self.fit.room, FORK_ROOM),
         )
-        now, memory = self.state.grants.now, self.conversation.services.memory
+        now = self.state.grants.now
+        memory = self.conversation.services.memory
         grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
         box = Toolbox(tool for tool in self.box if tool.kind in READS)
         executor = Executor(box, given, grants, self.hooks, Callbacks())
@@ -536,7 +542,8 @@ class Assembly:
                 self.conversation.events.aside("agents", f"{path}: {why}")
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
-        self.started, self._announced_files = True, self.prompt.loaded
+        self.started = True
+        self._announced_files = self.prompt.loaded
         return events
 
     def want_prompt(self, prompt: SystemPrompt) -> None:

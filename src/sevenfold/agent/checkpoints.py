@@ -440,7 +440,8 @@ class Checkpoints:
                 self._changes.append(line)
                 self._restoring = () if by == "rewind" else self._restoring
             case CallBegan(tip=tip, at=at):
-                self._unended, self._began = tip, at
+                self._unended = tip
+                self._began = at
             case CallsEnded():
                 self._unended = ""
             case RestoreBegan(files=files):

@@ -302,7 +302,8 @@ class Executor:
         self, call: ToolCall, request: PermissionRequest, before: HookOutcome
     ) -> Flow[tuple[ToolCall, PermissionRequest]]:
         """Get permission; returns the call, perhaps with input changed by a hook, and the permitted request."""
-        decision, hook = self._decide(request), before.permission
+        decision = self._decide(request)
+        hook = before.permission
         by_rule = decision.verdict == "ask" and (decision.rule or request.server or request.leaves_sandbox)
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
@@ -345,7 +346,9 @@ class Executor:
 
     def _consent(self, asked: Asked) -> Run[Consented]:
         """Ask the user; an interrupt ends the waiting."""
-        ask, stopped, grace = partial(self._ask_user, asked), self.context.abort.is_set, self.grace_seconds
+        ask = partial(self._ask_user, asked)
+        stopped = self.context.abort.is_set
+        grace = self.grace_seconds
         return Run(
             lambda: run_interruptibly(ask, stopped, grace),
             lambda: await_interruptibly(asyncio.to_thread(ask), stopped, grace),
@@ -355,7 +358,8 @@ class Executor:
         self, call: ToolCall, request: PermissionRequest, context: Context
     ) -> Flow[ToolOutput]:
         """Run the tool; if it may change files, save them before and record the changes after it."""
-        act, tool = self._act(call, context), self.box.get(call.name)
+        act = self._act(call, context)
+        tool = self.box.get(call.name)
         # A function without a kind may do anything, so any file may change.
         paths = None if isinstance(tool, FunctionTool) and not tool.kind else may_change(request)
         checkpoints = self._callbacks.checkpoints
@@ -372,7 +376,8 @@ class Executor:
 
     def _act(self, call: ToolCall, context: Context) -> Flow[ToolOutput]:
         """Run the tool; an interrupt ends the waiting."""
-        box, stopped = self.box, self.context.abort.is_set
+        box = self.box
+        stopped = self.context.abort.is_set
         if (flow := box.flow(call.name, call.input, context)) is not None:
             return sendable((yield from flow), call.name)
         tool = box.get(call.name)

@@ -79,7 +79,8 @@ def load(
     ``home`` is the folder with the user's own instructions; ``~`` in an import means this folder. Raises `InputError`
     if ``cwd`` is not inside ``root``.
     """
-    root, cwd = root.resolve(), cwd.resolve()
+    root = root.resolve()
+    cwd = cwd.resolve()
     if not cwd.is_relative_to(root):
         raise InputError(f"{cwd} is not inside {root}; name the project's root above the working directory")
     home = home.resolve() if home else None
@@ -212,7 +213,9 @@ def _decoded(file: LoadedFile, raw: bytes) -> LoadedFile:
 def _without_code_blocks(text: str) -> str:
     """The text with every line of a fenced or indented code block replaced by an empty line."""
     kept: list[str] = []
-    fence, listing, code_may_begin = "", False, True
+    fence = ""
+    listing = False
+    code_may_begin = True
     for line in text.split("\n"):
         mark = _FENCE.match(line)
         if fence:
@@ -220,7 +223,8 @@ def _without_code_blocks(text: str) -> str:
                 fence = ""
             line = ""
         elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
-            fence, line = mark[1], ""
+            fence = mark[1]
+            line = ""
         elif code_may_begin and not listing and line.startswith(("    ", "\t")):
             line = ""
         elif line.strip() and (_LIST_ITEM.match(line) or code_may_begin):
@@ -241,7 +245,9 @@ def _without_code_spans(paragraph: str) -> str:
         if length in newest:
             partner[place] = newest[length]
         newest[length] = place
-    kept, start, place = [], 0, 0
+    kept = []
+    start = 0
+    place = 0
     while place < len(runs):
         if place in partner:
             kept.append(paragraph[start : runs[place].start()])

@@ -283,7 +283,8 @@ def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
     patience = patience_of(child)
     ask = InterruptibleClient(client, stopped, patience).ask
     ask_async = AsyncInterruptibleClient(client, stopped, patience).ask
-    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    clock = child.conversation.clock
+    limit = child.descent.definition.timeout if child.descent else None
     until = None if limit is None else clock.now() + limit
 
     def step(effect: Effect) -> Flow[Any]:

@@ -114,8 +114,11 @@ class Loop:
         """Creates the stop signal of each run; tests that control time replace it."""
         self.stopped = Signal()
         """The stop signal of the current run; it fires when the run is interrupted."""
-        self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
-        self._executor, self._conversation = agent.executor, agent.conversation
+        self._agent = agent
+        self._team = agent.team
+        self._hooks = agent.hooks
+        self._executor = agent.executor
+        self._conversation = agent.conversation
         self._conversation.keep_cut_off_answers()
         self._speculation = agent.conversation.state(Speculation)
         self._queued: deque[UserPrompt] = deque()
@@ -243,7 +246,8 @@ class Loop:
         return compact(self._conversation, request)
 
     def _run(self, prompt: UserPrompt, key: str, *, once: bool = False) -> Flow[Finished]:
-        team, refused = self._team, None
+        team = self._team
+        refused = None
         self._speculation.expect("" if key or self._queued else prompt.text)
         try:
             if team is not None:

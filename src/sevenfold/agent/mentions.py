@@ -124,7 +124,8 @@ class Mentions:
                     f"It has about {characters // CHARACTERS_PER_TOKEN:,} tokens, and "
                     f"{room // CHARACTERS_PER_TOKEN:,} fit with this message. Ask for the parts that matter."
                 )
-            path, real = call.input["path"], files.resolve(call.input["path"], self._executor.context).real
+            path = call.input["path"]
+            real = files.resolve(call.input["path"], self._executor.context).real
             folder = Path(real).is_dir()
             self._report(Mentioned(path, output, folder))
             if not output.is_error:

@@ -162,7 +162,8 @@ class LocalProcesses:
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
         """Wait until a task ends, the time is up or ``stopped()``; returns its current state."""
-        task, deadline = self._task(name), time.monotonic() + seconds
+        task = self._task(name)
+        deadline = time.monotonic() + seconds
         if isinstance(found := self._tasks[name], _Background):
             while not stopped() and (left := deadline - time.monotonic()) > 0:
                 if found.ended.wait(min(left, _TICK)):
@@ -197,7 +198,8 @@ class LocalProcesses:
     def _task(self, name: str) -> BackgroundTask:
         if name not in self._tasks:
             raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
-        found, read = self._tasks[name], self._read.get(name, 0)
+        found = self._tasks[name]
+        read = self._read.get(name, 0)
         task = found.task() if isinstance(found, _Background) else found
         return replace(task, read=read, unread=max(0, _size(task.path) - read))
 
@@ -341,7 +343,8 @@ class _Ends:
         self._shorten()
         if not self.left_out:
             return (self._first + self._last).decode(errors="replace")
-        first, last = self._first.decode(errors="replace"), self._last.decode(errors="replace")
+        first = self._first.decode(errors="replace")
+        last = self._last.decode(errors="replace")
         return f"{first}\n… {self.left_out:,} bytes of output left out here …\n{last}"
 
 

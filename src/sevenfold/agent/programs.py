@@ -71,7 +71,8 @@ def run_program(
         child = ChildProcess(argv, cwd=cwd, environ=environ, stdin=stdin, separate_stderr=True)
     except (OSError, ValueError) as error:
         return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
-    out, err = _Beginning(), _Beginning()
+    out = _Beginning()
+    err = _Beginning()
     with child:
         problem = child.pump(out.add, err.add, deadline=time.monotonic() + seconds, stopped=stopped)
     code = None if problem else child.child.returncode
@@ -267,7 +268,8 @@ def end(
     if gently and child.returncode is None:
         _signal_group(child.pid, signal.SIGTERM)
         pipe.all_gone(gently)
-    began, seen = time.monotonic(), set[int]()
+    began = time.monotonic()
+    seen = set[int]()
     deadline = began + GRACE
     while time.monotonic() < min(deadline, began + _LONGEST_END):
         # Until the child has been waited for, the system cannot give its id to another group.

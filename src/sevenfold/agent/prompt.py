@@ -143,7 +143,8 @@ class AgentPrompt:
             SectionSource.of(texts.Skills, lambda: texts.Skills.of(agent.skills.listing())),
         ]
         if agent.fit.size == "full":
-            scratch, kept = str(agent.home.scratch), min(settings.gap_keep, settings.size_keep)
+            scratch = str(agent.home.scratch)
+            kept = min(settings.gap_keep, settings.size_keep)
             sources.append(SectionSource.of(texts.Scratch, lambda: texts.Scratch(scratch)))
             if settings.layers:
                 sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(kept)))
@@ -188,10 +189,12 @@ class AgentPrompt:
         )
 
     def _instructions(self) -> texts.Instructions | None:
-        user, here = self._agent.user_folder, self._agent.workspace
+        user = self._agent.user_folder
+        here = self._agent.workspace
         root, here = (project_root(here, Path.home()), here) if self._agent.trusted else (user, user)
         self.loaded = instructions.load(root, here, user, reason=self._reason)
-        found, most = instructions.as_text(self.loaded), self._agent.fit.instructions
+        found = instructions.as_text(self.loaded)
+        most = self._agent.fit.instructions
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
@@ -225,7 +228,9 @@ def _stored_index(epoch: Epoch) -> str | None:
 
 
 def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]:
-    guidance, language, style = agent.options.get("guidance"), settings.language, settings.output_style
+    guidance = agent.options.get("guidance")
+    language = settings.language
+    style = settings.output_style
     if guidance:
         yield SectionSource.of(texts.Guidance, lambda: texts.Guidance(guidance))
     if language:
@@ -238,7 +243,8 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
 
 
 def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
-    turns, tokens = _step(limits.turns, left.turns, ceil), _step(limits.tokens, left.tokens, ceil)
+    turns = _step(limits.turns, left.turns, ceil)
+    tokens = _step(limits.tokens, left.tokens, ceil)
     dollars = _step(limits.usd, left.usd, "{:.2f}".format)
     budgets = texts.Budgets(turns, tokens, dollars)
     return budgets if budgets != texts.Budgets() else None

@@ -126,7 +126,8 @@ class AnnouncedSlot(Struct, eq=False):
             left.insert(0, f"{missing.popitem()[0]}: no room")
         if not missing:
             return Restored(left=tuple(left))
-        text, pieces = self._text(missing), [self.piece(*one) for one in missing.items()]
+        text = self._text(missing)
+        pieces = [self.piece(*one) for one in missing.items()]
         attachment = Attachment(self.kind, (blocks.text(text),), self.facts(list(missing), pieces, text))
         return Restored((attachment,), moment.count(text), tuple(left))
 
@@ -154,11 +155,13 @@ class SectionsSlot:
     kinds = frozenset({"changed_sections"})
 
     def __init__(self, agent: Assembly) -> None:
-        self._prompt, self._want = agent.prompt, agent.want_prompt
+        self._prompt = agent.prompt
+        self._want = agent.want_prompt
 
     def restore(self, moment: Moment) -> Restored:
         """Recompute the prompt; returns its changes if it stays as it was sent, else nothing."""
-        sent, prompt = self._prompt.sent, self._prompt.renew()
+        sent = self._prompt.sent
+        prompt = self._prompt.renew()
         if not moment.keeps_front:
             self._prompt.sent = prompt
             self._want(prompt)
@@ -224,14 +227,16 @@ class OpenFilesSlot:
 
     def _text(self, path: str) -> str:
         self._read[path] = found = files.content(path)
-        text, gate = found.decode("utf-8"), self._state.gate
+        text = found.decode("utf-8")
+        gate = self._state.gate
         # Masked before the text is cut: part of a secret would not be recognised as one.
         return gate.text(text) if gate else text
 
 
 def install(agent: Assembly) -> None:
     """Set up the slots that restore everything an agent needs after a compaction."""
-    conversation, files = agent.conversation, OpenFilesSlot(agent)
+    conversation = agent.conversation
+    files = OpenFilesSlot(agent)
     before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
     announced: list[Slot] = [agent.server_updater.slot()] if agent.server_updater is not None else []
     if agent.has_standard_prompt:
@@ -244,7 +249,8 @@ def install(agent: Assembly) -> None:
 
 def _state_slots(agent: Assembly) -> list[Slot]:
     """The slots for an agent's state, most important first: if room is short, the last ones are left out."""
-    state, needed = agent.state, partial(StateSlot, needed=True)
+    state = agent.state
+    needed = partial(StateSlot, needed=True)
 
     def skills() -> Iterator[State]:
         for skill in reversed(state.recent.skills.values()):

@@ -214,7 +214,8 @@ class AgentState:
 
     def take_lost_tasks(self) -> list[BackgroundTask]:
         """The background commands that ended with an earlier process; each is returned only once."""
-        lost, self._lost = self._lost, []
+        lost = self._lost
+        self._lost = []
         return [task for task in self.processes.tasks() if task.id in lost]
 
     def may_restore(self, path: str) -> bool:

@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(name: str, found: Audit, *, ids: bool) -> None:
-    console, total = ReportConsole(), found.total
+    console = ReportConsole()
+    total = found.total
     if not found.boundaries:
         console.say(f"{name}: this session was never compacted, so nothing was lost.")
         return
@@ -126,5 +127,6 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
         return
     console.print(f"   {'':<14}{'in context':>12}{'left it':>10}{'found by recall':>18}", style="dim")
     for kind, count in by_kind.items():
-        left, name = count.reachable + count.lost, kind.replace("_", " ")
+        left = count.reachable + count.lost
+        name = kind.replace("_", " ")
         console.print(f"   {name:<14}{count.in_context:>12}{left:>10}{count.reachable:>18}")

@@ -147,7 +147,8 @@ class _Run(Struct):
         seen = self.session.compact_preview(self.options.instructions, **self._wishes())
         places = rewrite.cut_points(self.session)
         fields = {**self._fields(), "preview": seen, "places": places}
-        before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
+        before = seen.tokens_hidden + seen.tokens_kept
+        after = seen.tokens_summary + seen.tokens_kept
         hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
         kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
         price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
@@ -172,15 +173,20 @@ class _Run(Struct):
 
     def compact(self, target: Path) -> _Report:
         """Compact, and report what happened; ``target`` is the file the result will be written to."""
-        session, options = self.session, self.options
-        paid, before, wishes = session.gauge.usd, self._tokens_by_category(), self._wishes()
+        session = self.session
+        options = self.options
+        paid = session.gauge.usd
+        before = self._tokens_by_category()
+        wishes = self._wishes()
         did = session.compact(options.instructions, **wishes)
         if did is None:
             raise Refused(f"{self.recorded.path}: the compaction was vetoed, so nothing was written")
         if not did.made:
             raise Refused(f"{self.recorded.path}: {did.line}, so nothing was written")
         self.left += did.left
-        after, now, total = self._tokens_by_category(), session.gauge.usd, did.score.total
+        after = self._tokens_by_category()
+        now = session.gauge.usd
+        total = did.score.total
         usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid
         fields = {
             **self._fields(),
@@ -208,7 +214,8 @@ class _Run(Struct):
 
     def _wishes(self) -> Wishes:
         """The command's options as options of the compaction."""
-        options, wishes = self.options, Wishes()
+        options = self.options
+        wishes = Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
             wishes["record"] = rewrite.record_named(self.session, given)
@@ -284,7 +291,8 @@ class _Run(Struct):
         return found if rest <= 0 else {**found, OPENING if self.recorded.own else NOT_IN_FILE: rest}
 
     def _title(self) -> RenderableType:
-        recorded, note = self.recorded, self.session.conversation.profile.note
+        recorded = self.recorded
+        note = self.session.conversation.profile.note
         whose = "Sevenfold's" if recorded.own else "another tool's"
         words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
         lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(words, style="dim")]

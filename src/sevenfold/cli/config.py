@@ -161,7 +161,8 @@ def listing(resolved: Resolved, chosen: Sequence[Setting], *, in_full: bool) -> 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
     """A setting as shown: its name and value, what it does, and remarks; ``in_full``, also what it accepts."""
-    value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
+    value = getattr(resolved.settings, setting.name)
+    origin = resolved.origins[setting.name]
     value_shown = (format_value(value, setting.unit), "" if origin == DEFAULT else "bold green")
     head = Text.assemble((f" {setting.name:<23} ", "bold cyan"), value_shown)
     lines = [setting.says]

@@ -26,7 +26,8 @@ EVERY = 25
 """Without a terminal, a line is printed every so many turns."""
 GAUGE = 16
 STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta", "remember": "green"}
-NARROW, WIDE = 60, 108
+NARROW = 60
+WIDE = 108
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

@@ -62,7 +62,8 @@ def _there(options: argparse.Namespace) -> Callable[[str], bool] | None:
 
 
 def _dreamt(memory: Memory, options: argparse.Namespace) -> Consolidation:
-    lock, clock = memory.folder.dream_lock(), SystemClock()
+    lock = memory.folder.dream_lock()
+    clock = SystemClock()
     if not lock.take(clock.now()):
         raise Refused("another process is consolidating this memory; wait for it")
     try:

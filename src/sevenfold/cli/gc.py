@@ -15,7 +15,8 @@ from sevenfold.stores.settings_files import load
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add, limit = command.add_argument, number(float, 0, "a number from 0 upwards")
+    add = command.add_argument
+    limit = number(float, 0, "a number from 0 upwards")
     add("--days", type=limit, metavar="N")
     add("--megabytes", type=limit, metavar="N")
     add("--dry-run", action="store_true")
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
     freed = sum(one.size for one in result.gone)
-    files, kept = plural(len(result.gone), "file"), plural(result.kept, "file")
+    files = plural(len(result.gone), "file")
+    kept = plural(result.kept, "file")
     write(f"{verb} {files}, {freed:,} bytes; kept {kept}, {result.kept_bytes:,} bytes.\n")
     if result.busy:
         write(f"In use, so left alone: {', '.join(result.busy)}\n")

@@ -82,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None or sys.stderr is None:
         # The parent process closed them.
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+        sys.stdout = sys.stdout or nowhere
+        sys.stderr = sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

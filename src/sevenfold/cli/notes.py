@@ -81,7 +81,8 @@ def _update(recorded: RecordedSession) -> str:
     """Bring the notes up to date; returns a sentence about what was done."""
     target = recorded.path if recorded.own else None
     with rewrite.edit(recorded, target) as (session, client), spinner("taking notes"):
-        keeper, newest = keeper_of(session.conversation), session.conversation.transcript.view.tip
+        keeper = keeper_of(session.conversation)
+        newest = session.conversation.transcript.view.tip
         if keeper is not None and session.notes() is not None and keeper.covered() == newest:
             return "The notes already cover the whole session, so no model was asked."
         bring_up_to_date(session, client, offline=recorded.offline)

@@ -109,7 +109,8 @@ def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows = ()
 
 def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -> Text:
     """The excerpt of a hit with its matches in bold; ``quoted``, also in quotation marks, as bold may not show."""
-    shown, place = Text(overflow="fold"), 0
+    shown = Text(overflow="fold")
+    place = 0
     opening, closing = ("«", "»") if quoted else ("", "")
     for start, end in hit.marks:
         shown.append(clean(hit.excerpt[place:start]))

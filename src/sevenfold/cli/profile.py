@@ -190,7 +190,9 @@ def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
 
 def span(started: str | None, ended: str | None) -> str:
     """When a session started and how long it lasted; empty if that is unknown."""
-    first, begun, over = text.parse_time(started), seconds(started or ""), seconds(ended or "")
+    first = text.parse_time(started)
+    begun = seconds(started or "")
+    over = seconds(ended or "")
     if first is None or begun is None or over is None:
         return ""
     return f"{first:%Y-%m-%d %H:%M}, {text.duration(max(0.0, over - begun))}"
@@ -202,7 +204,8 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
         yield from advice(of, money)
     else:
         yield from advice_in_total(of.cache_breaks, money)
-    reads, growth = of.repeated_reads, of.growth
+    reads = of.repeated_reads
+    growth = of.growth
     if reads.reads:
         again = plural(reads.reads, "file was", "files were")
         yield f"{again} read again, unchanged, while still in context: {count(reads.tokens)} tokens wasted."

@@ -92,7 +92,8 @@ def largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
     most = min(max(map(len, names)), max(10, width // 4))
     # Two numbers, the space between columns, and the margin.
     room = max(10, width - most - 24)
-    kinds, texts = {**CUT, "max_width": most}, {**CUT, **NAME}
+    kinds = {**CUT, "max_width": most}
+    texts = {**CUT, **NAME}
     table = plain_table(("tokens", NUMBER), ("in calls", NUMBER), ("", kinds), ("", texts))
     for item, name in zip(items, names, strict=True):
         table.add_row(count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
@@ -107,7 +108,8 @@ def _kind(item: LargeItem) -> str:
 
 def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
     """One row for each day, week, month, model or project."""
-    groups, note = profile.groups, ""
+    groups = profile.groups
+    note = ""
     if len(groups) > limit:
         # Groups by time are sorted with the newest last, all others with the most expensive first.
         groups = groups[-limit:] if profile.by in ("day", "week", "month") else groups[:limit]
@@ -185,7 +187,8 @@ def _cost(family: Sequence[SessionProfile]) -> float | None:
 
 def _cells(family: Sequence[SessionProfile], width: int) -> Iterator[RenderableType]:
     """The cells of a session's row; the counts and cost include its sub-agents."""
-    main, started = family[0], parse_time(family[0].started)
+    main = family[0]
+    started = parse_time(family[0].started)
     yield Text(main.title or PurePath(main.file).stem)
     yield Text(project_name(main.project))
     yield f"{started.astimezone():%Y-%m-%d}" if started else ""

@@ -93,7 +93,8 @@ def _origin(session: SessionProfile) -> str:
 
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     """The cost, and how the prompt tokens divide into cached and uncached."""
-    usage, table = of.usage, grid(NAME, NUMBER, {"style": "dim"})
+    usage = of.usage
+    table = grid(NAME, NUMBER, {"style": "dim"})
     paid = "" if of.cost_usd is not None else "the price of this model is unknown"
     if of.cost_usd is not None and of.unpriced_calls:
         paid = f"plus {plural(of.unpriced_calls, 'call')} of unknown price"
@@ -104,7 +105,8 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
         if of.cache_breaks:
             lost = cache_loss(of)
             table.add_row("cache lost", money(lost), f"{share(lost or 0.0, of.cost_usd)} of what was paid")
-    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    read = usage.cache_read_input_tokens
+    written = usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
     fresh = f"{share(usage.input_tokens, usage.prompt)} uncached"
     table.add_row("prompt tokens", count(usage.prompt), f"{mix}, {fresh}")

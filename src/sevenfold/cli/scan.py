@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     found: dict[Path, list[dict[str, Any]]] = {}
     errors: dict[Path, str] = {}
     sizes = {path: path.stat().st_size if path.is_file() else 0 for path in files}
-    total, done = sum(sizes.values()), 0
+    total = sum(sizes.values())
+    done = 0
     what = f"{plural(len(files), 'file')}, {total / 1e6:,.0f} MB"
     with transcripts.watch("scanning", total, what) as step:
 
@@ -105,7 +106,8 @@ def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
             where = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
             records = f" ({_some(secret['records'])})" if secret["records"] else ""
             write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {where}{records}\n")
-    concerned, distinct = sum(map(bool, found.values())), _distinct(found)
+    concerned = sum(map(bool, found.values()))
+    distinct = _distinct(found)
     files = plural(len(found), "file")
     if not distinct:
         write(f"No secrets in {files}.\n")

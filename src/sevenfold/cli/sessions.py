@@ -159,7 +159,8 @@ def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table with the full names of sessions, because other commands take them; titles are cut to fit."""
-    console, now = ReportConsole(), time.time()
+    console = ReportConsole()
+    now = time.time()
     more, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
     more = more if console.width >= room else []
     whole: Column = {"no_wrap": True}

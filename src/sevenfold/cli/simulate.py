@@ -40,10 +40,12 @@ def run(options: argparse.Namespace) -> int:
     brain: Brain = EchoBrain()
     does = "it repeats what you send"
     if options.use_tools:
-        brain, does = ToolBrain(), "it calls the tools it is offered"
+        brain = ToolBrain()
+        does = "it calls the tools it is offered"
     if options.script is not None:
         script = load_script(options.script)
-        brain, does = FileBrain(script), f"it plays the {len(script.step)} steps of {options.script}"
+        brain = FileBrain(script)
+        does = f"it plays the {len(script.step)} steps of {options.script}"
     models = {name: replace(find(name), window=window) for name, window in options.model}
     # Sessions of two runs are compared by the ids of their calls.
     simulator = Simulator(brain, Setup(api_key=options.key or None, models=models, run=token_hex(8)))

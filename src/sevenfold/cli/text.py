@@ -97,7 +97,9 @@ def size(number: int) -> str:
 
 def duration(elapsed: float) -> str:
     """A span of time in days and hours, in hours and minutes, in minutes, or in seconds."""
-    minutes, hours, days = int(elapsed // 60), int(elapsed // 3600), int(elapsed // 86400)
+    minutes = int(elapsed // 60)
+    hours = int(elapsed // 3600)
+    days = int(elapsed // 86400)
     if days:
         return f"{days} d {hours % 24} h"
     if hours:

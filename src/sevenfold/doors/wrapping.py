@@ -94,7 +94,8 @@ class WrappedConversations:
         store: Store | Path | str | None = None,
         settings: Mapping[str, object] | Settings | None = None,
     ) -> None:
-        folder, home = Path.cwd(), user_home()
+        folder = Path.cwd()
+        home = user_home()
         source: Source = settings if isinstance(settings, Settings) else FileSource(folder, settings or {})
         sync = Sync(source.current().fsync)
         if store is None:

@@ -86,7 +86,8 @@ class RecallScore(Struct, frozen=True):
             [fmean(column) for column in zip(*chance.choices(shares, k=len(shares)), strict=True)]
             for _ in range(RESAMPLES)
         ]
-        recall, interval = {}, {}
+        recall = {}
+        interval = {}
         for place, depth in enumerate(DEPTHS):
             recall[str(depth)] = _percent(fmean(share[place] for share in shares))
             means = sorted(one[place] for one in drawn)

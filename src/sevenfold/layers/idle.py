@@ -98,9 +98,11 @@ class IdleDecision(Struct, frozen=True):
 
 def weigh(pause: Pause) -> tuple[Choice, ...]:
     """The three choices with their expected costs."""
-    read, write = pause.price.read / 1e6, pause.price.write(pause.lifetime) / 1e6
+    read = pause.price.read / 1e6
+    write = pause.price.write(pause.lifetime) / 1e6
     follow = pause.requests * pause.size * read
-    cold, warm = pause.size * write + follow, pause.size * read + follow
+    cold = pause.size * write + follow
+    warm = pause.size * read + follow
     late = pause.resumes - pause.soon
     short = pause.after * (write + pause.requests * read)
     return (
@@ -125,7 +127,8 @@ def weigh_wait(pause: Pause, elapsed: float) -> tuple[Choice, ...]:
 
     What has taken so long already takes as long again with a probability of one half, whatever it is.
     """
-    read, write = pause.price.read / 1e6, pause.price.write(pause.lifetime) / 1e6
+    read = pause.price.read / 1e6
+    write = pause.price.write(pause.lifetime) / 1e6
     soon = pause.lifetime / (pause.lifetime + elapsed)
     kept = pause.size * read + soon * pause.size * read + (1 - soon) * pause.size * write
     return Choice("nothing", pause.size * write, pause.size), Choice("keep_alive", kept, pause.size)
@@ -195,7 +198,8 @@ class Idleness:
             return None
         if preview is not None and preview.call_usd is None:
             return None
-        lifetime, prior = SECONDS[c.epoch.lifetimes.tail], c.settings.idle_resume_share
+        lifetime = SECONDS[c.epoch.lifetimes.tail]
+        prior = c.settings.idle_resume_share
         said = list(islice(c.transcript.log.said(), REMEMBERED))
         resumes, soon = likelihoods(pauses(reversed(said)), _elapsed(c), lifetime, prior)
         return Pause(
@@ -300,7 +304,8 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
     """Costs of continuing and of the alternatives; empty unless the cache of a large conversation has expired."""
     with c.lock:
         c.refresh()
-        size, lifetime = c.size(), SECONDS[c.epoch.lifetimes.tail]
+        size = c.size()
+        lifetime = SECONDS[c.epoch.lifetimes.tail]
         price = c.profile.price(size.tokens)
         expired = c.answered_at != "" and c.idle_seconds() > lifetime
         if not expired or size.tokens < _large(c) or price is None:
@@ -342,14 +347,16 @@ def awaits_results(c: Conversation) -> bool:
 
 def pauses(said: Iterable[Said]) -> list[float]:
     """Seconds between each answer and the user's next message."""
-    found, answered = list[float](), ""
+    found = list[float]()
+    answered = ""
     for one in said:
         if one.sidechain:
             continue
         if one.role == "assistant":
             answered = answered if one.synthetic else one.timestamp
         elif answered and one.timestamp and not one.answers and not one.meta and not one.summary:
-            ended, began = datetime.fromisoformat(one.timestamp), datetime.fromisoformat(answered)
+            ended = datetime.fromisoformat(one.timestamp)
+            began = datetime.fromisoformat(answered)
             found.append((ended - began).total_seconds())
             answered = ""
     return found

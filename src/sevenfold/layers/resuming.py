@@ -48,8 +48,11 @@ def going_on(c: Conversation, size: Size, cleared: int, preview: Preview | None)
     layers = [name for name, works in (("notes", _keeps_notes(c)), ("memory", _remembers(c))) if works]
     write = price.write(SECONDS[c.epoch.lifetimes.tail]) / 1e6
     left = max(0, size.tokens - cleared)
-    low, high = max(0, size.low - cleared), max(0, size.high - cleared)
-    usd, least, most = left * write, low * write, high * write
+    low = max(0, size.low - cleared)
+    high = max(0, size.high - cleared)
+    usd = left * write
+    least = low * write
+    most = high * write
     if _compacts_first(c, left, preview) and preview is not None and preview.usd is not None:
         layers.insert(0, "compaction")
         # The summary's call may find nothing in the cache, or may fail and be made again.

@@ -65,7 +65,8 @@ def record(c: Conversation, changed: Sequence[ChangedResult]) -> None:
         except TranscriptError as error:
             c.events.aside(proposed.layer, str(error), error=error)
             continue
-        before, after = _tokens(c, change.before), _tokens(c, change.after)
+        before = _tokens(c, change.before)
+        after = _tokens(c, change.after)
         c.events.acted(proposed, before, after, decision.id, undoable=True)
 
 
@@ -79,7 +80,8 @@ def _change(
         return None
     # The call, and whether it failed, stay as the tool reported them.
     after = blocks.with_content(before, _content(after))
-    was, now = len(blocks.words_of(before)), len(blocks.words_of(after))
+    was = len(blocks.words_of(before))
+    now = len(blocks.words_of(after))
     proposed = Proposed(
         layer=layer,
         mechanism="show",

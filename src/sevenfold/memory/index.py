@@ -28,7 +28,9 @@ _WIDTHS = (INDEX_LINE, 120, 100, 80, 60)
 _NOTICES = 6, 200
 """The lines and bytes kept free for what is said at the end."""
 _HEADING = "# Memory\n\n"
-SHORT, DATED, GONE = "short", "dates", "gone"
+SHORT = "short"
+DATED = "dates"
+GONE = "gone"
 """Keys in an entry's head: a shorter form of its statement, the dates of days in it, and what in it does not exist."""
 LONGEST_SHORT = 110
 """The most characters of a shorter form; a statement with fewer needs none."""

@@ -33,7 +33,9 @@ MOST_PARTS = 512
 LONGEST_WORD = 100
 PREFIX = 3
 """The word parts before a text: the begin marker, and "query:" or "passage:"."""
-BEGIN, END, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+BEGIN = "[CLS]"
+END = "[SEP]"
+UNKNOWN = "[UNK]"
 
 
 class E5Vectors:

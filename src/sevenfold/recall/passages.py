@@ -19,8 +19,14 @@ from sevenfold.record.blocks import Block, Compaction, Document, Opaque, Text, T
 from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Decision, Entry, Said
 
-USER, ASSISTANT, SUMMARY, ATTACHMENT = "user", "assistant", "summary", "attachment"
-CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
+USER = "user"
+ASSISTANT = "assistant"
+SUMMARY = "summary"
+ATTACHMENT = "attachment"
+CALL = "tool_use"
+EDIT = "edit"
+RESULT = "tool_result"
+ERROR = "error"
 KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
 """The user's words, the model's, tool calls, calls that change a file, results, failures (of tools and of the
 provider), summaries, and attachments."""

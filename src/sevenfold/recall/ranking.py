@@ -27,7 +27,10 @@ LONGEST_QUERY = 20_000
 """Characters of a query that are used; the rest is ignored."""
 ENOUGH = 0.4
 """The share of a statement, by weight of its words, that the best record must match."""
-LEAST_IF_ASKED, ENOUGH_IF_ASKED, MOST_IF_ASKED, PER_DOUBLING = 0.325, 0.39, 0.55, 0.06
+LEAST_IF_ASKED = 0.325
+ENOUGH_IF_ASKED = 0.39
+MOST_IF_ASKED = 0.55
+PER_DOUBLING = 0.06
 """The share of a question that the best record and those around it must match, since answers use other words, in an
 index of `SMALL_INDEX` pieces, how much it rises each time the index doubles, and its bounds. The best of
 many places matches more by chance than the best of few: with a fixed share, a long conversation would answer anything.
@@ -37,7 +40,8 @@ BEHIND = 0.3
 """Records with less than this share of the best score are dropped."""
 NEIGHBOUR_CREDIT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
 """The credit that a record gets for matches in records one, two, three… places away."""
-SATURATION, LENGTH = 0.5, 0.4
+SATURATION = 0.5
+LENGTH = 0.4
 """How strongly the length of a text counts, as in BM25."""
 SPOKE = 1.5
 """The weight of a match with the speaker's name."""

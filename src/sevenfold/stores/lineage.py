@@ -145,7 +145,8 @@ def _below_an_agent() -> bool:
         files = _memory_files(parent)
         if AT_WORK in files:
             return f"{FOR_USER}{child}" not in files
-        child, parent = parent, _parent_of(parent)
+        child = parent
+        parent = _parent_of(parent)
     return False
 
 

@@ -38,7 +38,8 @@ def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> Hoo
         problems = [_with_detail(result.problem, result.stderr)]
     else:
         reader = _Reader(event, result)
-        answer, problems = reader.read(answer), reader.problems
+        answer = reader.read(answer)
+        problems = reader.problems
         if result.code == BLOCK:
             reason = text_of(result.stderr) or reader.text(reader.said, "reason") or f"blocked by {hook}"
             answer = reader.blocked(answer, reason)
@@ -139,23 +140,27 @@ class _Reader:
         return missing
 
     def _context(self) -> tuple[str, ...]:
-        name, counts = "additionalContext", self.event.rule.context
+        name = "additionalContext"
+        counts = self.event.rule.context
         given = self._effective(name, self.text(self.specific, name), counts)
         return tuple(filter(None, (self.plain if counts else "", given)))
 
     def _instructions(self) -> tuple[str, ...]:
-        name, counts = "additionalInstructions", self.event.rule.instructions
+        name = "additionalInstructions"
+        counts = self.event.rule.instructions
         given = self.text(self.specific, name) or self.text(self.said, name)
         words = self._effective(name, given, counts) or (self.plain if counts else "")
         return (bounded(words, MOST_INSTRUCTIONS),) if words else ()
 
     def _updated_input(self) -> Mapping[str, Any] | None:
-        name, counts = "updatedInput", self.event.rule.blocking == "deny"
+        name = "updatedInput"
+        counts = self.event.rule.blocking == "deny"
         given = self._permission().get(name, self.specific.get(name))
         return self._typed(self._effective(name, given, counts), dict, name, "an object")
 
     def _updated_output(self) -> Any | UnsetType:
-        name, counts = "updatedToolOutput", self.event.rule.blocking == "feedback"
+        name = "updatedToolOutput"
+        counts = self.event.rule.blocking == "feedback"
         return self._effective(name, self.specific.get(name, UNSET), counts, UNSET)
 
     def _permission(self) -> Mapping[str, Any]:

@@ -105,7 +105,8 @@ class _Registry:
 
     def _matching(self, event: HookInput) -> list[Hook]:
         """The hooks that match this event; equal commands run once, and ``once`` commands that have run not again."""
-        name, value = type(event).__name__, event.matched
+        name = type(event).__name__
+        value = event.matched
         found: dict[object, Hook] = {}
         with self._lock:
             for hook in self._hooks:
@@ -121,8 +122,10 @@ class _Registry:
 
     def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
         """Start the commands for an event; the caller runs the functions."""
-        firing, hooks = _Firing(), self._matching(event)
-        given, problem = b"", ""
+        firing = _Firing()
+        hooks = self._matching(event)
+        given = b""
+        problem = ""
         try:
             if any(isinstance(hook.handler, HookCommand) for hook in hooks):
                 given = encoded(event)
@@ -146,7 +149,8 @@ class _Registry:
     ) -> Future[HookOutcome]:
         command = hook.handler
         assert isinstance(command, HookCommand)
-        program, args = command.command, command.args
+        program = command.command
+        args = command.args
         if args is not None:
             program, *rest = map(self._with_project, (program, *args))
             args = tuple(rest)

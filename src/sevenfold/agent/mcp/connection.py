@@ -107,7 +107,9 @@ class Connection:
         from mcp.shared.exceptions import MCPError
         from pydantic import ValidationError
 
-        client, name, most = await self._ready(), self._server.name, self._server.call_seconds
+        client = await self._ready()
+        name = self._server.name
+        most = self._server.call_seconds
         try:
             async with asyncio.timeout(most):
                 result = await client.call_tool(tool, dict(arguments), progress_callback=_report(progress))
@@ -156,7 +158,8 @@ class Connection:
         self._gone, self._was_ready, self._tail = False, False, LogTail()
         life = asyncio.create_task(self._serve())
         settled = asyncio.create_task(self._settled.wait())
-        late, limit = False, self._server.startup_seconds
+        late = False
+        limit = self._server.startup_seconds
         try:
             await asyncio.wait((life, settled), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             late = not self._was_ready and not life.done()
@@ -175,7 +178,8 @@ class Connection:
     async def _serve(self) -> None:
         async with self._connected() as client:
             await self._list(client)
-            self._client, self._was_ready = client, True
+            self._client = client
+            self._was_ready = True
             self._become("ready", instructions=client.instructions or "", problem="")
             self._settled.set()
             following = asyncio.create_task(self._follow(client))

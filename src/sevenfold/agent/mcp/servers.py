@@ -258,7 +258,8 @@ class McpUpdater(Struct, eq=False):
 
     def __call__(self) -> None:
         """Announce what has changed since the last call."""
-        now, before = self.servers.take(), self.seen
+        now = self.servers.take()
+        before = self.seen
         if now == before:
             return
         self.seen = now

@@ -177,7 +177,8 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
         raise InputError("it has no name")
     notes = listed.get("annotations")
     only_reads = isinstance(notes, Mapping) and notes.get("readOnlyHint") is True
-    name, schema = tool_name(server, own), input_schema(listed.get("inputSchema"))
+    name = tool_name(server, own)
+    schema = input_schema(listed.get("inputSchema"))
     description = _description(server, listed.get("description"))
     return McpTool(name, own, description, schema, only_reads, call, identity=_identity(listed))
 
@@ -351,7 +352,8 @@ def _block(part: Any) -> Block:
 
 
 def _resource(resource: Mapping[str, Any]) -> Block:
-    uri, kind = resource.get("uri"), resource.get("mimeType")
+    uri = resource.get("uri")
+    kind = resource.get("mimeType")
     match resource:
         case {"text": str() as words}:
             return _text(f"[resource {uri}]\n{words}")
@@ -381,10 +383,13 @@ def _picture(data: str, kind: str) -> Block:
 
 def _few_pictures(blocks: list[Block]) -> list[Block]:
     """Return the blocks with images limited in number and size; further ones are replaced by a note."""
-    kept, number, size = [], 0, 0
+    kept = []
+    number = 0
+    size = 0
     for block in blocks:
         if block["type"] == "image":
-            number, size = number + 1, size + len(block["source"]["data"])
+            number = number + 1
+            size = size + len(block["source"]["data"])
             if number > MOST_IMAGES or size > MOST_ALL_IMAGES:
                 size -= len(block["source"]["data"])
                 block = _text("[too many pictures; ask for fewer at a time]")

@@ -102,7 +102,8 @@ class _Child(ChildProcess):
         self._reading: list[asyncio.ReadTransport] = []
         self._writing: list[asyncio.WriteTransport] = []
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
-        argv, given = [server.command, *server.args], {**kept, **server.env}
+        argv = [server.command, *server.args]
+        given = {**kept, **server.env}
         try:
             super().__init__(argv, cwd=server.cwd or ".", environ=given, stdin=b"", separate_stderr=True)
         except (OSError, ValueError) as error:

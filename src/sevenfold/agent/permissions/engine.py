@@ -190,7 +190,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if any(self._guard(request, path) for path in request.writes):
             # Only a rule for the very line covers a file that decides what runs later.
             return None
-        used, looking = [], not _changes_folder(line)
+        used = []
+        looking = not _changes_folder(line)
         for command in line.commands:
             matching = next((one for one in rules if one.allows_command(command, request.outside)), None)
             if matching is None and not (looking and self._only_looks(command, request)):
@@ -313,7 +314,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
         Only the path below the innermost root counts, because a workspace may itself be inside a guarded folder.
         """
-        file, roots = PurePosixPath(path), (self.workspace, *self.roots)
+        file = PurePosixPath(path)
+        roots = (self.workspace, *self.roots)
         around = max((root for root in roots if file.is_relative_to(root)), key=len, default="/")
         for folder in self.guarded:
             if file.is_relative_to(folder) and not PurePosixPath(around).is_relative_to(folder):
@@ -357,7 +359,8 @@ class Grants:
     def restore(self, granted: tuple[str, ...], pending: tuple[str, ...], after_planning: Mode) -> None:
         """Restore the state of an earlier run."""
         self.now = self.now.allowing(*granted)
-        self.granted, self.unanswered = granted, pending
+        self.granted = granted
+        self.unanswered = pending
         if self.now.mode == "plan":
             self.after_planning = after_planning
 

@@ -92,11 +92,13 @@ def named_files(
     command: str, cwd: str, environ: Mapping[str, str], inside: Callable[[str], bool]
 ) -> NamedFiles:
     """Find the files that a command line run in ``cwd`` names; ``inside`` tells which paths are in the workspace."""
-    line, looks = parse(command), _Looks()
+    line = parse(command)
+    looks = _Looks()
     folders, known = _folders(line, cwd, looks)
     words = dict.fromkeys(word for one in line.commands for word in (*one.words, *one.reads, *one.writes))
     environ = {**environ, "PWD": cwd}
-    outside, existing = [], []
+    outside = []
+    existing = []
     for word in words:
         pieces = [] if _is_long(word) else _pieces(_expanded(word, environ))
         found = [one for path in pieces for one in looks.existing(path, folders)]
@@ -154,7 +156,8 @@ def hook_folders(workspace: Path) -> list[Path]:
 
 def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:
     """Return the working directory and the folders that the line changes to, and whether the list is complete."""
-    folders, known = [cwd], True
+    folders = [cwd]
+    known = True
     for command in line.commands[:-1] if line.plain else line.commands:
         words = command.words
         while not line.plain and words and words[0] not in _MOVES:

@@ -138,7 +138,8 @@ class PermissionRule(Struct, frozen=True):
             raise InputError(
                 f"{text!r} is not a permission rule; write Tool or Tool(pattern), for example Shell(git status:*)"
             )
-        tool, pattern = _OTHER_NAMES.get(found[1], found[1]), (found[2] or "").strip()
+        tool = _OTHER_NAMES.get(found[1], found[1])
+        pattern = (found[2] or "").strip()
         if tool in _FAMILIES.values():
             Glob(pattern)
         return cls(tool, "" if pattern in ("*", ":*") else pattern)
@@ -245,11 +246,14 @@ class PermissionRule(Struct, frozen=True):
         return bool(words) and re.search(rf"(?i)(?<![\w.-]){begun}(?![\w.-])", text) is not None
 
     def _matches_path(self, path: str, scope: Permissions, *, broad: bool) -> bool:
-        base, pattern = scope.workspace, self.pattern
+        base = scope.workspace
+        pattern = self.pattern
         if pattern == "~" or pattern.startswith("~/"):
-            base, pattern = scope.home or "/", pattern[1:] or "/**"
+            base = scope.home or "/"
+            pattern = pattern[1:] or "/**"
         elif pattern.startswith("/"):
-            base, pattern = "/", "/" + pattern.lstrip("/")
+            base = "/"
+            pattern = "/" + pattern.lstrip("/")
         if not PurePosixPath(path).is_relative_to(base):
             return False
         beneath = PurePosixPath(path).relative_to(base).as_posix()
@@ -308,7 +312,8 @@ def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[st
 
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     """Suggest a rule for each command, or one for the exact line if its commands cannot be judged separately."""
-    text, line = request.subject.strip(), shell.parse(request.subject)
+    text = request.subject.strip()
+    line = shell.parse(request.subject)
     if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
         return ()
     depends = any(one.piped_in and one.words and not shell.is_read_only(one.words) for one in line.commands)

@@ -160,7 +160,8 @@ def _commands(line: str) -> Iterator[SimpleCommand]:
             group.append(token)
         elif group:
             yield _simple(group, source[group[0].start : group[-1].end].decode(), piped_in)
-            group, piped_in = [], token.kind in ("|", "|&")
+            group = []
+            piped_in = token.kind in ("|", "|&")
 
 
 def _tokens(source: bytes) -> Iterator[_Token]:
@@ -228,7 +229,8 @@ def _simple(tokens: list[_Token], text: str, piped_in: bool) -> SimpleCommand:
     if words and words[0] in _RESERVED:
         raise _NotPlain(f"the shell's own {words[0]!r}")
     expanded = [shape for shape in shapes if _EXPANDS.search(shape)]
-    reads, writes = tuple(files[False]), tuple(files[True])
+    reads = tuple(files[False])
+    writes = tuple(files[True])
     only_patterns = all(map(_is_file_pattern, expanded))
     return SimpleCommand(tuple(words), text, assigns, reads, writes, piped_in, not expanded, only_patterns)
 
@@ -247,7 +249,9 @@ def _target(token: _Token, redirection: str) -> list[str]:
 
 def _read_word(source: str) -> tuple[str, str]:
     """Return a word without quotes, and its shape: the same with quoted characters, which never expand, replaced."""
-    word, shape, at = "", "", 0
+    word = ""
+    shape = ""
+    at = 0
     while at < len(source):
         found = _WORD_PIECE.match(source, at)
         if found is None:
@@ -259,7 +263,8 @@ def _read_word(source: str) -> tuple[str, str]:
             piece = re.sub(r"\\([$`\"\\])", r"\1", piece)
         else:
             shape += piece if kind in ("bare", "variable") else re.sub(r"[^/.-]", "_", piece)
-        word, at = word + piece, found.end()
+        word = word + piece
+        at = found.end()
     return word, shape
 
 
@@ -357,7 +362,8 @@ def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
         to_a_shell = piped or (
             launches and any(_program(word) in tables().shells for word in command.words)
         )
-        feeds, anywhere = command.piped_in, piped or launches
+        feeds = command.piped_in
+        anywhere = piped or launches
         if command.words:
             yield CommandText(" ".join(command.words), tuple(_starts(command.words, anywhere)))
         if anywhere and depth < _DEEPEST:

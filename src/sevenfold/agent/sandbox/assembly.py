@@ -24,7 +24,8 @@ MOST_FILES = 200_000
 def make_sandbox(agent: Assembly, permissions: Callable[[], Permissions]) -> Sandbox:
     """The sandbox for an agent's commands, as the settings wish."""
     settings = agent.store.settings.current()
-    home, workspace = agent.home, agent.workspace
+    home = agent.home
+    workspace = agent.workspace
     readable = tuple(Path(entry).expanduser() for entry in settings.sandbox_read)
     own = [folder for folder in (home.results, home.folder / "tasks") if folder is not None]
     store = agent.options.get("store")

@@ -11,17 +11,27 @@ import os
 import sys
 from pathlib import Path
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+CREATE_RULESET = 444
+ADD_RULE = 445
+RESTRICT_SELF = 446
 ASK_VERSION = 1
 PATH_BENEATH = 1
-PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24
-CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWIPC = 0x10000000, 0x40000000, 0x08000000
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAPBSET_DROP = 24
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+CLONE_NEWIPC = 0x08000000
 MOST_CAPABILITIES = 64
 CANNOT = 125
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
 ALL_OF_ABI_1 = (1 << 13) - 1
-REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+REFER = 1 << 13
+TRUNCATE = 1 << 14
+IOCTL_DEVICE = 1 << 15
 READING = EXECUTE | READ_FILE | READ_DIR
 FOR_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 TCP = 0b11
@@ -53,7 +63,8 @@ def call(number: int, *arguments: object) -> int:
 
 def without_network() -> bool:
     """Move to a network of one's own, which has no way out; False if the kernel does not allow it."""
-    user, group = os.getuid(), os.getgid()
+    user = os.getuid()
+    group = os.getgid()
     if LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) != 0:
         return False
     for name, text in (
@@ -108,7 +119,8 @@ def restrict(rules: dict[str, list[str]], *, tcp: bool) -> None:
 
 def main() -> None:
     """Confine this process, and become the command."""
-    rules, argv = json.loads(sys.argv[1]), sys.argv[2:]
+    rules = json.loads(sys.argv[1])
+    argv = sys.argv[2:]
     try:
         isolated = without_network() if rules["network"] == "none" else False
         drop_capabilities()

@@ -25,7 +25,8 @@ PLACES = (
 """Where bubblewrap may be. Not the search path: a folder in it may belong to a workspace."""
 SECONDS = 10.0
 INSTALL = "install the package bubblewrap (for example: sudo apt-get install bubblewrap)"
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
 
 
 class Mechanism(Struct, frozen=True):

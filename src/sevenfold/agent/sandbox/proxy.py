@@ -45,7 +45,8 @@ class AllowedHost(Struct, frozen=True):
         text = entry.strip().lower().rstrip(".")
         host, colon, port = text.rpartition(":")
         if not colon or (":" in host and not host.endswith("]")):
-            host, port = text, ""
+            host = text
+            port = ""
         valid = _HOST.fullmatch(host) and (
             not port or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
         )
@@ -181,7 +182,8 @@ def _target(head: bytes) -> tuple[str, int, _PlainRequest | None]:
     method, target, _ = words
     try:
         parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError as error:
         raise InputError(f"the address is not valid: {error}") from None
     if not host or "@" in parts.netloc or "\\" in target or (method == "CONNECT" and port is None):

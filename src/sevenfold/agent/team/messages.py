@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 EVERYONE = "*"
-SOCKET, BRIDGE = "uds:", "bridge:"
+SOCKET = "uds:"
+BRIDGE = "bridge:"
 LONGEST = 64 * 1024
 """The maximum length of a text, in bytes."""
 MOST_ANSWERS = 8
 """How many messages two agents may exchange while the sender does nothing else; further ones are held."""
-FIRST_HOLD, LONGEST_HOLD = 5.0, 600.0
+FIRST_HOLD = 5.0
+LONGEST_HOLD = 600.0
 """The first and the longest time in seconds for which a message is held; the time doubles with each message."""
 _KEY = "message:"
 

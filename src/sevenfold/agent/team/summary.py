@@ -37,7 +37,8 @@ EVERY = 30.0
 """Seconds between two lines that a model writes about an agent."""
 LONGEST_WAIT = 60.0
 ANSWER_TOKENS = 100
-FEW, LONGEST_PIECE = 6, 600
+FEW = 6
+LONGEST_PIECE = 600
 """How many records the model for summaries sees, and how many characters of each block in them."""
 _LINE = re.compile(r"[A-Z]\w*ing(?: [^\s<>]{1,60}){1,7}")
 """Matches a few words that start with a verb in the -ing form."""

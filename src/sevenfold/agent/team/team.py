@@ -181,7 +181,8 @@ class Team:
         return "\n".join(map(self._line, self.roster)) or "No agent was started."
 
     def _line(self, entry: AgentEntry) -> str:
-        started, usd = entry.started, self.usd(entry)
+        started = entry.started
+        usd = self.usd(entry)
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
         doing = self.progress(entry)
@@ -355,7 +356,8 @@ class Team:
                 self.mail.check_waiting(ended)
 
     def _open(self, entry: AgentEntry, worker: _Worker, progress: Callable[[str], None] | None) -> Assembly:
-        parent, started = self._parent, entry.started
+        parent = self._parent
+        started = entry.started
         definition = self.definitions.get(started.agent_type)
         if definition is None:
             raise Refused(f"the agent type {started.agent_type!r} no longer exists")
@@ -443,7 +445,8 @@ class Team:
         return max(0.0, usd - before - entry.usd)
 
     def _tell(self, entry: AgentEntry) -> None:
-        started, ended = entry.started, entry.ended
+        started = entry.started
+        ended = entry.ended
         self._parent.conversation.events.tell(
             AgentChanged(
                 agent=entry.id,
@@ -528,7 +531,8 @@ class Team:
 
     def wake_up(self) -> None:
         """Wake every flow that is waiting for a result, so that it checks again."""
-        news, self._news = self._news, Signal()
+        news = self._news
+        self._news = Signal()
         news.happen()
 
     def report(self, entry: AgentEntry) -> str:

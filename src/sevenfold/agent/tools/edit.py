@@ -77,7 +77,8 @@ class EditTool(StandardTool[EditInput]):
 
     def _replace(self, given: EditInput, path: str, context: Context) -> tuple[bytes, bytes, bool]:
         """The file's content before and after the edit, and whether the model knows all of it."""
-        old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
+        old = _encoded(given.old, "old")
+        new = _encoded(given.new, "new")
         if not old:
             raise InputError("old is empty; say what to replace, or use Write to create a file.")
         before = files.content(path)
@@ -133,7 +134,8 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
 def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
     """The content with ``old`` replaced by ``new``; raises `Refused` if ``old`` is missing or ambiguous."""
     if _has_crlf_only(before):
-        old, new = _with_crlf(old), _with_crlf(new)
+        old = _with_crlf(old)
+        new = _with_crlf(new)
     if old == new:
         raise Refused("old and new are the same; there is nothing to change.")
     places = _count(before, old)
@@ -164,7 +166,8 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
 
 def _count(content: bytes, old: bytes) -> int:
     """How often ``old`` occurs, counting overlapping matches, since those make it ambiguous too."""
-    places, at = 0, content.find(old)
+    places = 0
+    at = content.find(old)
     while at >= 0 and places < _MOST_COUNTED:
         places += 1
         at = content.find(old, at + 1)
@@ -213,10 +216,14 @@ class Diff(Struct, frozen=True):
 
 def diff(before: str, after: str, path: str) -> Diff:
     """The unified diff from one text to another; the cost depends on the change, not on the length of the texts."""
-    old, new = list(StringIO(before, "\n")), list(StringIO(after, "\n"))
-    lines, added, removed = [f"--- {path}", f"+++ {path}"], 0, 0
+    old = list(StringIO(before, "\n"))
+    new = list(StringIO(after, "\n"))
+    lines = [f"--- {path}", f"+++ {path}"]
+    added = 0
+    removed = 0
     for group in _Steps(_steps(old, new)).get_grouped_opcodes(DIFF_CONTEXT):
-        first, last = group[0], group[-1]
+        first = group[0]
+        last = group[-1]
         lines.append(f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@")
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == "equal":
@@ -249,7 +256,8 @@ def _steps(old: list[str], new: list[str]) -> list[Step]:
     """The opcodes from one text to another; only the part between their common beginning and end is compared."""
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
-    changed_old, changed_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    changed_old = old[head : len(old) - tail]
+    changed_new = new[head : len(new) - tail]
     if not changed_old and not changed_new:
         return []
     steps: list[Step] = [("replace", 0, len(changed_old), 0, len(changed_new))]

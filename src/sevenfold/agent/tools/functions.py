@@ -267,7 +267,8 @@ def _described(hint: Any, listed: str) -> Any:
         metas = [one for one in about if isinstance(one, Meta)]
         for meta in metas:
             inner = Annotated[inner, meta]
-        hint, listed = _simple(inner), next(filter(None, map(_annotation, about)), listed)
+        hint = _simple(inner)
+        listed = next(filter(None, map(_annotation, about)), listed)
         if any(meta.description for meta in metas):
             listed = ""
     if not listed and _is(hint, tuple) and hasattr(hint, "_fields"):

@@ -42,7 +42,8 @@ class Glob:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    waiting, done = [pattern], []
+    waiting = [pattern]
+    done = []
     while waiting:
         one = waiting.pop()
         if found := _BRACES.search(one):

@@ -200,7 +200,8 @@ def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[i
 
 
 def _count_lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> int:
-    number, last = 0, b"\n"
+    number = 0
+    last = b"\n"
     while piece := file.read(_PIECE):
         pass_on(piece)
         number += piece.count(b"\n")

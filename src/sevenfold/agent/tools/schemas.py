@@ -129,17 +129,21 @@ def read_docstring(words: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into its description and the description of each argument."""
     text: list[str] = []
     arguments: dict[str, str] = {}
-    listing, last, indent = False, "", 0
+    listing = False
+    last = ""
+    indent = 0
     for line in cleandoc(words).splitlines():
         if found := _FIELD.match(line):
-            last, indent = found[1], len(line) - len(line.lstrip())
+            last = found[1]
+            indent = len(line) - len(line.lstrip())
             arguments[last] = found[2]
         elif _ARGUMENTS.match(line):
             listing = True
         elif listing and (line.startswith((" ", "\t")) or not line.strip()):
             depth = len(line) - len(line.lstrip())
             if (found := _LISTED.match(line)) and (not last or depth <= indent):
-                last, indent = found[1], depth
+                last = found[1]
+                indent = depth
                 arguments[last] = found[2]
             elif last:
                 arguments[last] = f"{arguments[last]} {line.strip()}".strip()
@@ -179,7 +183,8 @@ def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
 
 def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """The input without null properties, where null is not allowed and can only mean that they were left out."""
-    known, required = schema.get("properties", {}), schema.get("required", ())
+    known = schema.get("properties", {})
+    required = schema.get("required", ())
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
     def left_out(name: str) -> bool:
@@ -191,7 +196,8 @@ def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[s
 
 def _size(value: Any) -> int:
     """How many values it contains, including itself."""
-    number, waiting = 0, [value]
+    number = 0
+    waiting = [value]
     while waiting:
         number += 1
         match waiting.pop():
@@ -254,7 +260,8 @@ def _faults(error: Any) -> list[str]:
 
 
 def _words(error: Any) -> str:
-    limit, value = error.validator_value, error.instance
+    limit = error.validator_value
+    value = error.instance
     match error.validator:
         case "type":
             types = [limit] if isinstance(limit, str) else limit

@@ -145,12 +145,14 @@ def _root(path: str, context: Context) -> str:
 
 
 def _counts(found: Iterator[FoundLine]) -> Iterator[tuple[str, int]]:
-    path, number = "", 0
+    path = ""
+    number = 0
     for line in found:
         if line.path != path and number:
             yield path, number
             number = 0
-        path, number = line.path, number + line.found
+        path = line.path
+        number = number + line.found
     if number:
         yield path, number
 

@@ -79,7 +79,8 @@ class Ripgrep:
             if event["type"] not in ("match", "context"):
                 continue
             data = event["data"]
-            path, number = os.fsdecode(_bytes(data["path"])), data["line_number"] or 0
+            path = os.fsdecode(_bytes(data["path"]))
+            number = data["line_number"] or 0
             if wanted(path):
                 text = _bytes(data["lines"]).decode(errors="replace")
                 for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
@@ -94,7 +95,8 @@ class Ripgrep:
 
 def _wanted(query: GrepInput) -> Callable[[str], bool]:
     """A predicate for the files that match the query's glob; ripgrep's own globs would include ignored files."""
-    glob, root = Glob(query.glob or "**"), query.path
+    glob = Glob(query.glob or "**")
+    root = query.path
     return cache(
         lambda path: glob.matches(os.path.relpath(path, root) if path != root else Path(path).name)
     )
@@ -270,7 +272,9 @@ def _pieces(
     child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool], seconds: float
 ) -> Iterator[bytes]:
     """The output split at the separator; only standard output is read, because errors are few and fit in their pipe."""
-    pipe, rest, deadline = child.stdout, b"", time.monotonic() + seconds
+    pipe = child.stdout
+    rest = b""
+    deadline = time.monotonic() + seconds
     assert pipe is not None
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)

@@ -147,7 +147,8 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             confined=confined,
         )
         moved = _move(ran.cwd, context)
-        fact, words = replace(ran, cwd=str(context.desk.cwd)), _shown(output.rstrip("\n"), ran)
+        fact = replace(ran, cwd=str(context.desk.cwd))
+        words = _shown(output.rstrip("\n"), ran)
         sandbox = self.service.sandbox
         if confined and sandbox is not None and ran.code:
             moved = f"{moved}\n{sandbox.explain_failure()}"
@@ -209,7 +210,8 @@ def _ensure_cwd(context: Context) -> str:
     """Return to the workspace if the working directory is gone; returns a note about it, else an empty text."""
     if context.desk.cwd.is_dir():
         return ""
-    gone, context.desk.cwd = context.desk.cwd, context.workspace
+    gone = context.desk.cwd
+    context.desk.cwd = context.workspace
     return f"({gone} is gone; the working directory is {context.workspace} again.)\n"
 
 

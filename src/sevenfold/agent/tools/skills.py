@@ -66,7 +66,8 @@ class SkillCatalog:
 def _read(file: Path) -> Skill:
     real = str(real_path(file))
     head = split(files.content(real).decode(errors="replace")).values
-    name, description = head.get("name") or file.parent.name, head.get("description", "")
+    name = head.get("name") or file.parent.name
+    description = head.get("description", "")
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} is not a valid skill name: letters, digits, dot, dash and underscore.")
     if not description:

@@ -165,7 +165,8 @@ class WebFetchTool(StandardTool[FetchInput]):
                 if len(body) > self._most:
                     break
             kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-            charset, cut = reply.charset_encoding or "utf-8", len(body) > self._most
+            charset = reply.charset_encoding or "utf-8"
+            cut = len(body) > self._most
             return _Page(wanted.url, reply.status_code, kind, bytes(body[: self._most]), charset, cut)
 
 
@@ -299,7 +300,8 @@ def page_text(html: str) -> tuple[str, str]:
         import turbohtml
     except ImportError:
         raise Refused("Pages need turbohtml: install the extra, pip install 'sevenfold[agent]'.") from None
-    page, style = turbohtml.parse(html, positions=False), turbohtml.Markdown
+    page = turbohtml.parse(html, positions=False)
+    style = turbohtml.Markdown
     hidden = [
         part for part in page.select("[hidden], [style]") if _is_hidden(part.attrs) and part.text.strip()
     ]

@@ -198,7 +198,8 @@ class Chat:
     def switch(self, options: ChatOptions) -> None:
         """Continue with another session or model; if that fails, reopen the current one and raise the error."""
         self.close()
-        before, self.options = self.options, options
+        before = self.options
+        self.options = options
         if options.name != before.name:
             self.spent = Spending()
         try:
@@ -366,7 +367,8 @@ class Chat:
         """Ask for permission to carry out a call, or for approval of a plan."""
         self.agent.assembly.reporter.wait_until_handled()  # or the question would appear before what led to it
         if asked.call.name == consent.PLAN_READY:
-            plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
+            plan = str(asked.call.input.get("plan", ""))
+            grants = self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
             menu = consent.plan_menu(grants.after_planning)
             answer = self._ask(menu)
@@ -433,7 +435,8 @@ class Chat:
         self._in_turn = turn
         self._answer_shown = False
         self._waiting_since = None
-        self._stream, self._thought = MarkdownStream(), ""
+        self._stream = MarkdownStream()
+        self._thought = ""
         self.live = Activity(doing=doing, since=self.clock(), queued=self.agent.waiting)
         self.screen.changed()
         try:
@@ -458,7 +461,8 @@ class Chat:
             self.screen.show(render_markdown(words), Text())
 
     def _fold_thinking(self) -> None:
-        thought, self._thought = self._thought, ""
+        thought = self._thought
+        self._thought = ""
         if thought.strip():
             number = self.folded.add(lambda: Text(clean(thought), style="dim italic"))
             first = one_line(thought, max(20, self.screen.width - 20), self.screen.signs.cut)
@@ -466,7 +470,8 @@ class Chat:
         self.live = replace(self.live, thinking="")
 
     def _tool_ended(self, event: events.ToolEnded) -> None:
-        call, output = event.call, event.output
+        call = event.call
+        output = event.output
         # The time the user took to decide does not count as the tool's.
         waited = self._waited.pop(call.id, None)
         seconds = max(0.0, event.seconds - (waited or 0.0))
@@ -487,7 +492,8 @@ class Chat:
         return lines.result_lines(call, output, seconds, self.line_spec, number=number, seen=seen)
 
     def _mentioned(self, event: events.Mentioned) -> None:
-        path, output = one_line(event.path, 200), event.output
+        path = one_line(event.path, 200)
+        output = event.output
         if output.is_error:
             why = one_line(output.text, 400).replace(f"{self.options.folder}/", "")
             self.say("warning", f"@{path} was not read: {why}")

@@ -159,7 +159,8 @@ def read_settings(given: str) -> ScriptSettings:
     fields = _document(given, "--settings")
     settings: dict[str, object] = {}
     rules: dict[str, Sequence[str]] = {}
-    model, chosen_mode = "", None
+    model = ""
+    chosen_mode = None
     folders: tuple[Path, ...] = ()
     for name, value in fields.items():
         if name in _REFUSED_SETTINGS:

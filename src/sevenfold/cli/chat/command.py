@@ -128,7 +128,8 @@ def _screen() -> InlineScreen | PlainScreen:
     from sevenfold.cli.chat.screen import Renderer, colours_of, signs_for
     from sevenfold.stores.home import user_home
 
-    colours, signs = colours_of(os.environ), signs_for(sys.stdout.encoding)
+    colours = colours_of(os.environ)
+    signs = signs_for(sys.stdout.encoding)
     if colours == "none":
         from sevenfold.cli.chat.plain import PlainScreen  # loads the agent
 

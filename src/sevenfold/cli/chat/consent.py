@@ -27,7 +27,8 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
     """The menu that asks for permission: once, in this session, or permanently. Paths are relative to the folder."""
-    request, rules = asked.request, ", ".join(asked.decision.would_allow)
+    request = asked.request
+    rules = ", ".join(asked.decision.would_allow)
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y", value="once")]
     if rules:
@@ -63,7 +64,8 @@ def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]
 
 def _change(given: dict[str, object], path: str) -> Iterator[Text]:
     """The diff of the change a call would make to a file, or why it would fail."""
-    before, old = _content(path), given.get("old")
+    before = _content(path)
+    old = given.get("old")
     after = str(given.get("content", "")).encode(errors="replace")
     if isinstance(old, str):
         texts = (one.encode(errors="replace") for one in (old, str(given.get("new", ""))))

@@ -221,7 +221,8 @@ class ChatCompleter(Completer):
         if not space:
             for command in slash_commands.commands(self._folder):
                 if command.name.startswith(name.lower()):
-                    usage, says = command.usage, command.says
+                    usage = command.usage
+                    says = command.says
                     yield Completion(f"/{command.name}", -len(text), display=usage, display_meta=says)
             return
         for one in self._values(name):

@@ -177,7 +177,8 @@ class InlineScreen:
 
     def page(self, *shown: RenderableType) -> None:
         """Show something long in the user's pager; print it if it fits on the screen or there is no pager."""
-        text, command = self._renderer.ansi(*shown, width=self.width), screen.pager_command(os.environ)
+        text = self._renderer.ansi(*shown, width=self.width)
+        command = screen.pager_command(os.environ)
         if not command or text.count("\n") <= self._output.get_size().rows - _ROOM_BELOW:
             self._shown.append(text)
             self._call(self._print)
@@ -217,7 +218,8 @@ class InlineScreen:
         """Put words into the input, before anything already typed."""
 
         def put() -> None:
-            folded, rest = self.pastes.fold(words), self.typed.text
+            folded = self.pastes.fold(words)
+            rest = self.typed.text
             self.typed.text = f"{folded}\n{rest}" if rest.strip() else folded
             self.typed.cursor_position = len(self.typed.text)
 
@@ -333,7 +335,8 @@ class InlineScreen:
 
     def pressed_twice(self) -> bool:
         """Whether Ctrl-C was pressed within the last `AGAIN` seconds and nothing sent since; if not, show a hint."""
-        before, self._pressed = self._pressed, time.monotonic()
+        before = self._pressed
+        self._pressed = time.monotonic()
         if self._pressed - before <= AGAIN:
             return True
         self._hint = "press Ctrl-C again to leave"
@@ -427,7 +430,8 @@ class InlineScreen:
             self.advance(MenuState.open(self._questions[0][0]))
 
     def _live(self) -> str:
-        driver, size = self._driver, self._output.get_size()
+        driver = self._driver
+        size = self._output.get_size()
         if driver is None or self.asking is not None:
             return ""  # no activity is shown while the user is asked
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)

@@ -83,13 +83,16 @@ def result_lines(
 ) -> RenderableType:
     """A call with the start of its result; with ``seen``, without the diff, which the user has seen already."""
     signs = spec.signs
-    failed, denied = output.is_error, any(isinstance(fact, facts.Denied) for fact in output.facts)
+    failed = output.is_error
+    denied = any(isinstance(fact, facts.Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
-        sign, style = signs.denied, "yellow"
+        sign = signs.denied
+        style = "yellow"
     interrupted = _was_interrupted(output)
     if interrupted:
-        sign, style = signs.denied, "yellow"
+        sign = signs.denied
+        style = "yellow"
     parts = ["denied" if denied else "interrupted" if interrupted else "failed"]
     if not failed:
         parts = [*filter(None, (_figure(fact, output) for fact in output.facts))] or [_lines(output)]
@@ -160,7 +163,8 @@ def diff_lines(diff: str, most: int) -> Iterator[Text]:
         number = old if sign == "-" else new
         style = {"+": "green", "-": "red"}.get(sign, "dim")
         yield Text(f"  {number:>5} {line}", style=style, overflow="fold")
-        old, new = old + (sign != "+"), new + (sign != "-")
+        old = old + (sign != "+")
+        new = new + (sign != "-")
     if len(lines) > most:
         yield Text(f"        … {plural(len(lines) - most, 'more line')}", style="dim")
 
@@ -216,11 +220,14 @@ def _below(output: ToolOutput, spec: LineSpec, style: str, *, seen: bool) -> Ite
 
 def _barred(lines: Sequence[str], most: int, spec: LineSpec, style: str) -> Iterator[Text]:
     """The first lines, cut to the width; for an error also the last, and wrapped. A line counts those left out."""
-    signs, room, last = spec.signs, max(8, spec.width - 5), 0
+    signs = spec.signs
+    room = max(8, spec.width - 5)
+    last = 0
     if style == "dim":
         lines = [fit(line, room, signs.cut) for line in lines]
     else:
-        lines, last = [piece for line in lines for piece in wrap(line, room)], most // 2
+        lines = [piece for line in lines for piece in wrap(line, room)]
+        last = most // 2
     left = len(lines) - most
     gap = f"{signs.cut} {plural(left, 'more line')}"
     for line in lines if left <= 1 else [*lines[: most - last], gap, *lines[len(lines) - last :]]:
@@ -296,7 +303,8 @@ def draw_activity(
     live: Activity, drawn: Sequence[RenderableType], spec: LineSpec, now: float
 ) -> RenderableType | None:
     """The activity, as shown above the input and below ``drawn``, the drawn part of the answer; None if empty."""
-    signs, parts = spec.signs, [*drawn]
+    signs = spec.signs
+    parts = [*drawn]
     parts += [running_line(one.call, now - one.began, one.last, spec) for one in live.running.values()]
     if live.waiting is not None and not live.stopping:
         line = wait_line(live.waiting, live.waits_until - now, signs.dot)

@@ -38,20 +38,25 @@ class MarkdownStream:
         if "\n" not in words:
             return ""
         cut = _complete(self.pending)
-        done, self.pending = self.pending[:cut], self.pending[cut:]
+        done = self.pending[:cut]
+        self.pending = self.pending[cut:]
         if not done and (parts := _part_of_code(self.pending)):
             done, self.pending = parts
         return done
 
     def end(self) -> str:
         """End the text; returns the rest."""
-        rest, self.pending = self.pending, ""
+        rest = self.pending
+        self.pending = ""
         return rest
 
 
 def _complete(text: str) -> int:
     """How many characters at the start of the text can no longer change their rendering."""
-    settled, place, fence, after_blank = 0, 0, "", False
+    settled = 0
+    place = 0
+    fence = ""
+    after_blank = False
     for line in text.splitlines(keepends=True):
         opens = _FENCE.match(line)
         if fence:

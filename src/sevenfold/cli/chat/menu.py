@@ -152,7 +152,8 @@ def list_menu(menu: Menu, first: int = 0) -> Iterator[str]:
 
 def read_answer(menu: Menu, line: str) -> MenuState | MenuAnswer | None:
     """The answer, or the state that asks for words, for a line typed below `list_menu`; None if it fits no item."""
-    line, state = line.strip(), MenuState.open(menu)
+    line = line.strip()
+    state = MenuState.open(menu)
     if state.writing:
         return state.enter(line)
     if menu.filtered:

@@ -34,9 +34,11 @@ _PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.
 
 def compact(chat: Chat, rest: str) -> None:
     """Compact the whole conversation, or the part from a message on or up to one."""
-    wish, instructions = Wishes(), rest
+    wish = Wishes()
+    instructions = rest
     if part := _PART.fullmatch(rest):
-        span, instructions = part[1].lower(), part[3] or ""
+        span = part[1].lower()
+        instructions = part[3] or ""
         point = _chosen_point(chat, span, part[2])
         if point is None:
             return
@@ -72,7 +74,8 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
 
 def _price(preview: Preview) -> str:
     """What summarising a part would free and cost, including tokens that have to be written to the cache again."""
-    hidden, summary = short_count(preview.tokens_hidden), short_count(preview.tokens_summary)
+    hidden = short_count(preview.tokens_hidden)
+    summary = short_count(preview.tokens_summary)
     freed = f"{hidden} tokens become at most {summary}"
     costs = "cost unknown" if preview.usd is None else f"about {money(preview.usd)} with the next request"
     return f"{freed}; {costs}, which writes {short_count(preview.written)} tokens to the cache again"
@@ -197,7 +200,8 @@ def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
     for path, why in plan.ask.items():
         chat.say("warning", f"{path}: {why}")
     title = f"Restore {_names(list(plan.ask))} too?"
-    no, yes = MenuItem("No, leave as they are", "n"), MenuItem("Yes, restore", "y", value=True)
+    no = MenuItem("No, leave as they are", "n")
+    yes = MenuItem("Yes, restore", "y", value=True)
     return () if chat.ask(Menu(title, (no, yes))) else tuple(plan.ask)
 
 

@@ -214,7 +214,8 @@ def mcp_page(states: Sequence[ServerState], problems: Sequence[str]) -> Renderab
 
 # -- the window ------------------------------------------------------------------------------
 
-SYSTEM, TOOLS = "system", "tools"
+SYSTEM = "system"
+TOOLS = "tools"
 _NAMES = {SYSTEM: "system prompt", TOOLS: "tool descriptions"}
 _LETTERS = "STUARIHCPMDO"
 """Letters for categories whose own letters are all taken."""
@@ -244,7 +245,8 @@ class WindowBreakdown(Struct, frozen=True):
     def of(cls, conversation: Conversation) -> WindowBreakdown:
         """The items in a conversation's window now."""
         with conversation.lock:
-            gauge, frame = conversation.reading, conversation.epoch.frame
+            gauge = conversation.reading
+            frame = conversation.epoch.frame
             estimate = conversation.epoch.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
@@ -265,7 +267,8 @@ class WindowBreakdown(Struct, frozen=True):
 
 def window_page(held: WindowBreakdown, signs: Signs, width: int) -> RenderableType:
     """The window drawn to scale, its categories, and its largest items."""
-    gauge, sums = held.gauge, [(name, size) for name, size in held.by_category() if size]
+    gauge = held.gauge
+    sums = [(name, size) for name, size in held.by_category() if size]
     letters = _letters([name for name, _ in sums])
     styles = {name: _COLOURS[number % len(_COLOURS)] for number, (name, _) in enumerate(sums)}
     listed = [(Text(letters[name], style=styles[name]), Text(_name(name)), size) for name, size in sums]
@@ -303,7 +306,8 @@ def _letters(names: list[str]) -> dict[str, str]:
 
 def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs, room: int) -> Text:
     """Rows of cells, each worth the same number of tokens, with a mark at the compaction threshold."""
-    cells, each = room * _ROWS, max(1.0, gauge.effective / (room * _ROWS))
+    cells = room * _ROWS
+    each = max(1.0, gauge.effective / (room * _ROWS))
     drawn: list[tuple[str, str]] = []
     filled = 0
     for letter, style, size in parts:

@@ -33,7 +33,10 @@ from sevenfold.record.authorship import PASTED, UserPrompt
 from sevenfold.record.decoding import NOT_JSON
 
 Format = Literal["text", "json", "stream-json"]
-DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
+DONE = 0
+NOT_DONE = 1
+NOT_PERMITTED = 3
+INTERRUPTED = 130
 RUN_SOURCES = ("main", "sdk", "compact")
 """The query sources of a run that the caller waits for."""
 MOST_PIPED = 10_000_000

@@ -235,7 +235,9 @@ class Spending(Struct, frozen=True):
 
         Other tools store an answer as several records with one message id, which all report its usage: the last counts.
         """
-        spent, sources, main = cls(), {}, "main"
+        spent = cls()
+        sources = {}
+        main = "main"
         parts: dict[str, tuple[Usage, str, str]] = {}
         for _, entry in read(log):
             match entry:

@@ -159,14 +159,16 @@ _MOST_LINES = 6
 
 def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     """The menu as text; if there are many items, only the page around the pointer."""
-    menu, room = state.menu, max(10, width - 1)
+    menu = state.menu
+    room = max(10, width - 1)
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
         return shown.append(f"\n  {state.prompt()} (Enter sends it, Esc goes back)", style="dim")
     if state.filter_text:
         shown.append(f"\n  filter: {one_line(state.filter_text)}", style="cyan")
     places = state.matching
-    count, at = len(places), places.index(state.at) if places else 0
+    count = len(places)
+    at = places.index(state.at) if places else 0
     first = max(0, min(at - PAGE // 2, count - PAGE))
     last = min(count, first + PAGE)
     shown.append(f"\n  {signs.cut} {first} more above" if first else "", style="dim")
@@ -191,7 +193,8 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
     before = f"{item.before}  " if item.before else ""
     number = "" if state.menu.filtered else f"{place + 1}. "
     head = f"{signs.pointer if place == state.at else ' '} {number}{tick}{before}"
-    line, about = f"{head}{one_line(item.label)}{key}", one_line(item.about)
+    line = f"{head}{one_line(item.label)}{key}"
+    about = one_line(item.about)
     if not about or cell_len(line) + 2 + cell_len(about) <= room:
         yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
         return

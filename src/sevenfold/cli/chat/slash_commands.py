@@ -208,7 +208,8 @@ def _mode(chat: Chat, rest: str) -> None:
 
 def _permissions(chat: Chat, rest: str) -> None:
     verb, _, rule = rest.partition(" ")
-    grants, rule = chat.agent.grants, rule.strip()
+    grants = chat.agent.grants
+    rule = rule.strip()
     match verb:
         case "":
             pass

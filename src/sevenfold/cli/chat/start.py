@@ -425,7 +425,8 @@ def _servers_of(options: ChatOptions) -> McpServers | None:
 
 def hooks_of(folder: Path) -> Hooks:
     """The user's hooks, and those of the folder if it is trusted."""
-    user, project = [user_folder(os.environ) / HOOKS_FILE], [folder / PROJECT_HOOKS]
+    user = [user_folder(os.environ) / HOOKS_FILE]
+    project = [folder / PROJECT_HOOKS]
     loaded = load(user=user, project=project, trusted=trust().covers(folder))
     return Hooks(loaded, project_dir=str(folder))
 

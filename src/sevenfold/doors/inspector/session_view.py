@@ -498,7 +498,8 @@ def agents_view(session: OpenSession) -> list[dict[str, Any]]:
     history = session.reader.history
     agents: list[dict[str, Any]] = []
     for run in history.agents.values():
-        start, end = run.start, run.end
+        start = run.start
+        end = run.end
         agents.append(
             {
                 "id": shown(start.agent, 60),

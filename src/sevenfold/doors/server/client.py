@@ -78,9 +78,11 @@ def _checked(response: httpx2.Response) -> httpx2.Response:
         return response
     try:
         error = msgspec.json.decode(response.content)["error"]
-        kind, message = str(error["type"]), str(error["message"])
+        kind = str(error["type"])
+        message = str(error["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
-        kind, message = "unknown", f"the server answered with status {response.status_code}"
+        kind = "unknown"
+        message = f"the server answered with status {response.status_code}"
     after = response.headers.get("retry-after", "")
     raise ServerError(response.status_code, kind, message, float(after) if after.isdecimal() else None)
 

@@ -24,7 +24,8 @@ ANSWER = ("HV-4417", INCIDENT)
 """Texts that the last answer must contain."""
 NEXT_DAY = "the harbour master's"
 """A text that the answer on the next day must contain."""
-MOST_ABOVE_IDEAL, MOST_OF_NAIVE = 1.15, 0.40
+MOST_ABOVE_IDEAL = 1.15
+MOST_OF_NAIVE = 0.40
 COUNTER = Counter()
 
 
@@ -129,7 +130,8 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
     """The checks of a demo, each with whether it passes."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
     above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
-    peak, turn = figures.peak_context_tokens, max((b - a for a, b in pairwise(outcome.sizes)), default=0)
+    peak = figures.peak_context_tokens
+    turn = max((b - a for a, b in pairwise(outcome.sizes)), default=0)
     most = figures.threshold_tokens + turn
     return {
         f"{lost} facts lost (0)": lost == 0,
@@ -146,7 +148,8 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
 
 
 def _handed_bar(handed: HandedOver) -> dict[str, bool]:
-    agents, lines = len(handed.agents), len(handed.findings)
+    agents = len(handed.agents)
+    lines = len(handed.findings)
     says = (
         f"killed with {handed.at_work} agents at work: {agents} started, {handed.once} ran once, {handed.delivered} "
         f"results delivered, {lines} findings for {len(GATES)} gates"
@@ -165,20 +168,29 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
 
     A perfect cache reads every token that was ever sent after the same prefix, and writes all others once.
     """
-    profile, scales, known = find(MODEL), Scales(COUNTER), dict[tuple[int, bytes], int]()
-    paid, ideal, prompt, read = list[float](), list[float](), 0, 0
+    profile = find(MODEL)
+    scales = Scales(COUNTER)
+    known = dict[tuple[int, bytes], int]()
+    paid = list[float]()
+    ideal = list[float]()
+    prompt = 0
+    read = 0
     for body, usage in requests:
-        sent, place, fresh = read_prompt(body, scales, profile.tokenizer), 0, 0
+        sent = read_prompt(body, scales, profile.tokenizer)
+        place = 0
+        fresh = 0
         for part in (*sent.tools, *sent.system, *sent.items):
             step = place, part.digest
             fresh += 0 if step in known else part.tokens
             place = known.setdefault(step, len(known) + 1)
-        fresh, output = min(fresh, usage.prompt), usage.output_tokens
+        fresh = min(fresh, usage.prompt)
+        output = usage.output_tokens
         cached = usage.prompt - fresh
         best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
         paid.append(Usage.cost(usage, profile) or 0.0)
         ideal.append(Usage.cost(best, profile) or 0.0)
-        prompt, read = prompt + usage.prompt, read + usage.cache_read_input_tokens
+        prompt = prompt + usage.prompt
+        read = read + usage.cache_read_input_tokens
     # `fsum` is exact, so the order in which concurrent requests were answered makes no difference.
     return fsum(paid), fsum(ideal), read / max(1, prompt)
 
@@ -188,7 +200,9 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
 
     Naive means: sent whole with every turn, nothing cached, the oldest messages dropped when it no longer fits.
     """
-    profile, kept, usd = find(MODEL), deque[int](), 0.0
+    profile = find(MODEL)
+    kept = deque[int]()
+    usd = 0.0
     fixed = total = results = 0
     for report in reports:
         match report:
@@ -201,7 +215,8 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
                 # System and tools, which are part of every request.
                 fixed = fixed or prompt_tokens(report) - total
                 kept.extend([results] if results else [])
-                total, results = total + results + output, 0
+                total = total + results + output
+                results = 0
                 while fixed + sum(kept) > room and len(kept) > 1:
                     kept.popleft()
                 usd += (

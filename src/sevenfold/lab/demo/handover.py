@@ -31,7 +31,8 @@ from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 Json = Mapping[str, Any]
-SESSION, FINDINGS = "handover", "findings.txt"
+SESSION = "handover"
+FINDINGS = "findings.txt"
 REVIEWER = "reviewer"
 WORDS: Mapping[str, str] = TEXTS["handover"]
 

@@ -103,12 +103,15 @@ def start(module: str, given: Sequence[str], project: Path, home: Path) -> subpr
 
 def _log(gate: str) -> str:
     """The log of a week at one gate; at the first gate, one line explains the errors."""
-    chance, lines = Random(f"{SEED} {gate}"), []
+    chance = Random(f"{SEED} {gate}")
+    lines = []
     for number in range(LOG_LINES):
-        second, minute = chance.randrange(60), number * 7 * 1_440 // LOG_LINES
+        second = chance.randrange(60)
+        minute = number * 7 * 1_440 // LOG_LINES
         time = f"{2 + minute // 1_440:02d}T{minute % 1_440 // 60:02d}:{minute % 60:02d}:{second:02d}Z"
         level = chance.choices(("INFO", "WARN", "ERROR"), (90, 8, 2))[0]
-        words, barrier = chance.choice(TEXTS["log"][level]), chance.randrange(1, 5)
+        words = chance.choice(TEXTS["log"][level])
+        barrier = chance.randrange(1, 5)
         ticket = chance.randrange(10_000, 99_999)
         lines.append(f"2026-03-{time} {level} {gate}-gate[{barrier}] {words.format(ticket)}")
     if gate == GATES[0]:

@@ -53,15 +53,18 @@ class Scale(Struct, frozen=True):
     """The turn in which the agent is killed."""
 
 
-FULL, FAST = Scale(24, 12, 60_000, 190), Scale(4, 2, 32_000, 40)
+FULL = Scale(24, 12, 60_000, 190)
+FAST = Scale(4, 2, 32_000, 40)
 
 
 class Stage:
     """The user, the provider and the agent of one demo; ``watch`` is called with every report."""
 
     def __init__(self, scale: Scale, folder: Path, watch: Callable[[Report], None]) -> None:
-        self.scale, self._watch = scale, watch
-        self.project, self.home = folder / "project", folder / "home"
+        self.scale = scale
+        self._watch = watch
+        self.project = folder / "project"
+        self.home = folder / "home"
         parts = harbour(scale.parts, scale.broken)
         write(parts, self.project)
         self._clock = VirtualClock()
@@ -128,7 +131,8 @@ class Stage:
         self._process = start("worker", given, self.project, self.home)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._commands, self._answers = self._process.stdin, self._process.stdout
+        self._commands = self._process.stdin
+        self._answers = self._process.stdout
         self._lives += 1
 
     def _end(self) -> None:
@@ -158,7 +162,8 @@ class Stage:
         if kind != "main":
             self.side_requests += 1
             return
-        raw, self.last_request = self.simulator.requests[-1].raw, self.simulator.requests[-1].number
+        raw = self.simulator.requests[-1].raw
+        self.last_request = self.simulator.requests[-1].number
         if self._killed_with and self.same_request is None:
             self.same_request = raw == self._killed_with
         if self._assistant.moves > self._moves:
@@ -217,7 +222,9 @@ def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> DemoOutcome:
     requests = [one for one in stage.simulator.requests.answered() if one.number <= stage.last_request]
     paid, ideal, share = figures.costs((one.body, Usage.of(one.usage or {})) for one in requests)
     naive, needed = figures.naive(stage.reports, stage.scale.window - ANSWER_TOKENS)
-    threshold, sizes, acted = 0, list[int](), list[tuple[int, str]]()
+    threshold = 0
+    sizes = list[int]()
+    acted = list[tuple[int, str]]()
     for report in stage.reports:
         match report:
             case AgentStarted():

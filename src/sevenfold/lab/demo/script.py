@@ -133,7 +133,8 @@ def play(move: Move) -> Plan:
 
 def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
     """Answer the user's question on the next day, if the prompt contains the answer."""
-    texts, now = TEXTS["next_day"], prompt()
+    texts = TEXTS["next_day"]
+    now = prompt()
     words = "\n".join([now.system, *(words_of(message["content"]) for message in now.messages)])
     found = re.search(texts["knows"], words)
     yield Move(found.expand(texts["done"]) if found else texts["unknown"])
@@ -147,7 +148,8 @@ class Assistant:
     """
 
     def __init__(self, plans: Iterator[Plan], watch: Callable[[str], None] = lambda kind: None) -> None:
-        self._plans, self._watch = plans, watch
+        self._plans = plans
+        self._watch = watch
         self._plan: Plan | None = None
         self._answered: Sequence[Json] = ()
         self._reply = ModelReply([])
@@ -159,7 +161,8 @@ class Assistant:
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """Answer a request; a repeated one gets the same answer."""
-        self.prompt, messages = prompt, prompt.messages
+        self.prompt = prompt
+        messages = prompt.messages
         kind = next((kind for kind, mark in _MARKS.items() if mark in prompt.last_text), "main")
         bare = [_unmarked(message) for message in messages]
         if kind == "main" and bare != self._answered:

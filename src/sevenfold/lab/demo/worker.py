@@ -48,7 +48,8 @@ class SeededIds:
 
 def main(url: str, folder: str, session: str, window: str, life: str, *facts: str) -> None:
     """Run commands until the input ends."""
-    clock, hooks = ManualClock(), Hooks(project_dir=folder)
+    clock = ManualClock()
+    hooks = Hooks(project_dir=folder)
     hooks.add("PreToolUse", lambda event: agent.session.settle(_PATIENCE))
     with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
         agent = sevenfold.Agent(
@@ -107,7 +108,8 @@ def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudg
 
     Facts are taken from the whole conversation, but not from summaries, which only repeat it.
     """
-    recall, transcript = agent.assembly.store.recall, agent.session.conversation.transcript
+    recall = agent.assembly.store.recall
+    transcript = agent.session.conversation.transcript
     recall.catch_up()
     entries = [(place, entry) for place, entry in read(transcript.log) if isinstance(entry, Said)]
     own = [one for one in entries if not (one[1].sidechain or one[1].summary or one[1].attachment)]

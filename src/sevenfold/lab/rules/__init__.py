@@ -147,7 +147,8 @@ def _texts(number: int, blocks: list[Json]) -> Iterator[Refusal]:
 
 def _kinds(messages: Sequence[Json], parts: Sequence[Placed], facts: RuleFacts) -> Iterator[Refusal]:
     for part in parts:
-        kind, role = part.kind, str(messages[part.message]["role"])
+        kind = part.kind
+        role = str(messages[part.message]["role"])
         if facts.strict and kind == "document" and role == "assistant":
             words = "`document` blocks are not permitted in assistant messages"
             yield Refusal.at(part.path, words, "document_place")

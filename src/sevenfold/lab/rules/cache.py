@@ -37,7 +37,8 @@ def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
     yield from _badly_placed(blocks)
     marks = [(path, lifetime(control)) for path, block, _ in blocks for control in controls(block)]
     if prompt.automatic is not None and (last := last_markable(prompt)):
-        ttl, standing = lifetime(prompt.automatic), dict(reversed(marks)).get(last)
+        ttl = lifetime(prompt.automatic)
+        standing = dict(reversed(marks)).get(last)
         if standing is None:
             marks.append((last, ttl))
         elif standing != ttl:

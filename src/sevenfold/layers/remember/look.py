@@ -27,7 +27,8 @@ from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
 SHOWN = 120
 """Characters shown of a message that the model can read in the conversation."""
-LONGEST_HEAD, LONGEST_TAIL = 8_000, 4_000
+LONGEST_HEAD = 8_000
+LONGEST_TAIL = 4_000
 """Characters shown of the beginning and the end of a message that the model cannot read."""
 LONGEST_CONTEXT = 200
 """Characters shown of the answer before a message, and of the one after it."""

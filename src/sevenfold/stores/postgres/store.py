@@ -52,7 +52,8 @@ T = TypeVar("T")
 
 _LONGEST_NAME = 600
 """In bytes: four names have to fit into one entry of an index."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
 """Seconds between two tries to get a lease."""
 _BATCH_BYTES = 4 << 20
 """How much of an imported session is sent at once."""
@@ -187,7 +188,8 @@ class PostgresStore:
     def _leased(self, session: str, branch: str, wait: float, take: bool) -> tuple[PostgresLog, LogRow]:
         name = f"{session}, branch {branch}" if branch else session
         names = dict(zip(("session", "branch"), texts(session, branch), strict=True))
-        life, opening = self._database.begin(), uuid4()
+        life = self._database.begin()
+        opening = uuid4()
 
         def attempt(last: bool) -> tuple[PostgresLog, LogRow] | None:
             takes = take and last
@@ -314,7 +316,8 @@ class PostgresStore:
     @contextmanager
     def hold(self, key: str, name: str, wait: float) -> Iterator[None]:
         """Hold a lock of the tenant; ``name`` is how an error names it."""
-        life, taking = self._database.begin(), uuid4()
+        life = self._database.begin()
+        taking = uuid4()
         if _retried(lambda _: self.run("lock", name=key, taking=taking, **life), wait) is None:
             raise TranscriptLocked(f"{name}: locked by another process; wait for it")
         try:
@@ -398,7 +401,8 @@ class PostgresStore:
 
 def _retried(attempt: Callable[[bool], T], wait: float) -> T | None:
     """Call a function until it gives something or ``wait`` seconds have passed; it is told which call is the last."""
-    until, pause = time.monotonic() + wait, _FIRST_PAUSE
+    until = time.monotonic() + wait
+    pause = _FIRST_PAUSE
     while True:
         left = until - time.monotonic()
         if result := attempt(left <= 0):
@@ -417,7 +421,8 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         size += len(line)
         if size > _BATCH_BYTES:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 

@@ -94,7 +94,8 @@ class PostgresWorker:
     def stop(self) -> None:
         """Take no more jobs, hand over those that run, and end; safe in a signal handler and from any thread."""
         self._stopping.set()
-        loop, wake = self._loop, self._wake
+        loop = self._loop
+        wake = self._wake
         if loop is not None and wake is not None:
             with suppress(RuntimeError):  # it ended meanwhile
                 loop.call_soon_threadsafe(wake.set)
