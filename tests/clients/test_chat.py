@@ -209,6 +209,11 @@ def test_blocks_without_a_counterpart_are_said_in_words() -> None:
         server = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
         found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
         assert "web_search" not in str(ask(user(text("hi")), assistant(server, found, text("well")))[name])
+        removal = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "Read"}}
+        changed = {"role": "system", "content": [text("Be brief."), removal]}
+        told = str(ask(user(text("hi")), changed)[name])
+        assert "Be brief." in told
+        assert "tool_removal" not in told
 
 
 @pytest.mark.spec("S9.7")

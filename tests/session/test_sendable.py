@@ -300,6 +300,22 @@ def test_a_change_of_tools_that_comes_after_an_answer_is_sent_as_text() -> None:
 
 
 @pytest.mark.spec("S21.4")
+def test_no_thinking_follows_a_call_of_the_provider_that_was_dropped_wherever_the_user_goes_back_to() -> None:
+    def thinking(signature: str) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": "", "signature": signature}
+
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(thinking("c2ln"), SEARCH, stop_reason="pause_turn"))
+        assert b"srvtoolu_1" in hear(session, fake_reply(thinking("bmV4dA"), TEXT, number=2))
+        newest = session.user("And now?")
+        session.rewind(newest)
+        body = session.prepare().body
+    assert b"srvtoolu_1" not in body
+    assert b"bmV4dA" not in body
+
+
+@pytest.mark.spec("S21.4")
 def test_an_open_call_of_the_provider_is_not_sent_beside_a_result_of_another_call(tmp_path: Path) -> None:
     records = log_with("assistant", TEXT)
     records[1]["message"]["content"].append(SEARCH)

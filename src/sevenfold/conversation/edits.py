@@ -126,6 +126,7 @@ def go_back(c: Conversation, record: str | None) -> None:
     if record is not None and not history.holds(transcript.log, record):
         raise Refused(f"there is no record {record} in this session to continue from")
     before = transcript.view.messages()
+    as_sent = _goes_on_from_what_was_sent(c, before)
     with c.atomic():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
@@ -134,11 +135,11 @@ def go_back(c: Conversation, record: str | None) -> None:
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
         waits = open_server_calls([block for message in remaining for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
-        if _begins(before, remaining) and not waits:
+        if as_sent and _begins(before, remaining) and not waits:
             c.vouch_for_thinking()
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
-            # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
-            # it was produced after. Imported thinking is never valid.
+            # Other decisions apply there, or such a call is or was dropped, so thinking would follow other bytes than
+            # those it was produced after. Imported thinking is never valid.
             c.open_epoch("rewound", drops_thinking=True)
 
 
@@ -163,6 +164,16 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
+
+
+def _goes_on_from_what_was_sent(c: Conversation, messages: list[Message]) -> bool:
+    """Whether the messages begin with those of the last request, or are known to keep thinking valid without that."""
+    if c.epoch.thinking_known_valid or not (c.profile.thinking.bound and c.transcript.view.weight.thoughts):
+        return True
+    if c.resumed is not None:
+        c.resume_watch()
+    sent = c.epoch.watched.sent
+    return sent is None or _begins(messages, list(sent.messages))
 
 
 def _begins(longer: list[Message], shorter: list[Message]) -> bool:

@@ -167,6 +167,8 @@ def in_words(block: Json) -> Iterator[Json]:
             yield {"type": "text", "text": msgspec.json.encode(block).decode()}
         case {"type": str() as kind} if kind in SERVER_CALLS or kind.endswith("_tool_result"):
             return  # the model's own text has the outcome
+        case {"type": "tool_addition" | "tool_removal"}:
+            return  # the request lists the tools that there are now
         case _:
             yield block
 
