@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spec("S14.3")
 
 INVOCATIONS = 500
 PROCESSES = 8
-SERVES = ("acp", "demo", "gateway", "inspect", "mcp", "simulate")
+SERVES = ("acp", "demo", "gateway", "inspect", "mcp", "serve", "simulate", "work")
 """They run until they are stopped, or for long: they only get arguments that they must refuse."""
 VALUES = [
     *(

@@ -300,7 +300,9 @@ def test_a_change_of_tools_that_comes_after_an_answer_is_sent_as_text() -> None:
 
 
 @pytest.mark.spec("S21.4")
-def test_no_thinking_follows_a_call_of_the_provider_that_was_dropped_wherever_the_user_goes_back_to() -> None:
+def test_no_thinking_follows_a_call_of_the_provider_that_was_dropped_wherever_the_user_goes_back_to() -> (
+    None
+):
     def thinking(signature: str) -> dict[str, Any]:
         return {"type": "thinking", "thinking": "", "signature": signature}
 

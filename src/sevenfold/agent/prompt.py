@@ -31,6 +31,7 @@ from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import Section, SystemPrompt
 from sevenfold.session.factory import memory_in
+from sevenfold.stores.files import reason_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
@@ -266,7 +267,7 @@ def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingError(f"output_style: {path} cannot be read: {error}") from error
+            raise SettingError(f"output_style: {path} cannot be read: {reason_of(error)}") from error
         if not words:
             raise SettingError(f"output_style: {path} says nothing; write in it how to answer")
         return texts.OutputStyle(name, words)

@@ -50,6 +50,7 @@ from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import named_layers
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
+from sevenfold.stores.files import reason_of
 from sevenfold.stores.folder import FileFolder, process_is_alive, this_process
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -348,7 +349,7 @@ def _must_be_transcript(file: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise TranscriptError(f"{file} cannot be read: {error}") from None
+        raise TranscriptError(f"{file} cannot be read: {reason_of(error)}") from None
     if lines and not any(b'"type"' in line and line.lstrip().startswith(b"{") for line in lines):
         raise TranscriptError(
             f"{file} is not a transcript, so no session can continue in it; name another file"

@@ -30,6 +30,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
+def reason_of(error: Exception) -> str:
+    """Why something failed, in the operating system's words without its number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def real_path(path: Path) -> Path:
     """The path without links. Links in a circle stay, so that opening the file says what is wrong with it.
 

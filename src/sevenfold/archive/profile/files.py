@@ -10,13 +10,13 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextvars import ContextVar
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import NamedTuple
 
 from sevenfold.archive.formats import SessionLines, is_session_file, lines_of
+from sevenfold.archive.processes import in_processes
 from sevenfold.archive.profile.books import Scope, call_hash
 from sevenfold.archive.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.archive.profile.transcript import TranscriptReader
@@ -28,7 +28,6 @@ SMALL = 8_000_000
 """Bytes below which starting processes takes longer than the work."""
 REPORT_BYTES = 1_000_000
 """How many bytes are read between two reports of progress."""
-REPORT_SECONDS = 0.1
 Progress = Callable[[int, int], None]
 """Called with the number of bytes done and the total."""
 
@@ -177,26 +176,17 @@ _SHARED: ContextVar[Synchronized[int]] = ContextVar("bytes read by all processes
 def _together(
     work: Sequence[tuple[Path, Scope]], jobs: int, advance: Callable[[int], None]
 ) -> dict[Path, _Profiled]:
-    before = set(multiprocessing.active_children())
     read = multiprocessing.Value("q", 0)
-    pool = ProcessPoolExecutor(jobs, initializer=_begin_work, initargs=(read,))
     reported = 0
-    try:
-        waiting = {pool.submit(_in_pool, file, scope) for file, scope in work}
-        results: dict[Path, _Profiled] = {}
-        while waiting:
-            done, waiting = wait(waiting, REPORT_SECONDS, FIRST_COMPLETED)
-            results |= {file.path: file for file in (future.result() for future in done)}
-            now = read.value
-            advance(now - reported)
-            reported = now
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
-    pool.shutdown()
-    return results
+
+    def report(done: int) -> None:
+        nonlocal reported
+        now = read.value
+        advance(now - reported)
+        reported = now
+
+    results = in_processes(_in_pool, work, jobs, begin=_begin_work, begin_with=(read,), report=report)
+    return {file.path: file for file in results}
 
 
 def _in_pool(path: Path, scope: Scope) -> _Profiled:

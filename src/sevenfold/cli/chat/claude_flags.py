@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused
+from sevenfold.stores.files import reason_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.team.definitions import AgentDefinition
@@ -239,7 +240,7 @@ def _document(given: str, flag: str) -> dict[str, Any]:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise Refused(f"{source}: cannot be read: {error}") from error
+            raise Refused(f"{source}: cannot be read: {reason_of(error)}") from error
         if path.suffix == ".toml":
             decode = tomllib.loads
     try:

@@ -54,7 +54,7 @@ from sevenfold.providers import registry
 from sevenfold.providers.models import Lister, is_local
 from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
 from sevenfold.session.factory import OFFLINE_JOBS
-from sevenfold.stores.files import private_opener, private_parent
+from sevenfold.stores.files import private_opener, private_parent, reason_of
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -190,7 +190,7 @@ def _guidance(given: argparse.Namespace) -> str:
     try:
         from_file = given.guidance_file.expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{given.guidance_file}: cannot be read: {error}") from error
+        raise Refused(f"{given.guidance_file}: cannot be read: {reason_of(error)}") from error
     return "\n\n".join(filter(None, (text, from_file.strip())))
 
 

@@ -6,15 +6,14 @@ nothing is written here.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 from msgspec import Struct
 
+from sevenfold.archive.processes import in_processes
 from sevenfold.archive.profile.figures import FailedFile
 from sevenfold.archive.profile.files import FoundFiles
 from sevenfold.errors import UserError
@@ -22,7 +21,6 @@ from sevenfold.lab.replay.figures import PolicyTotal, Replayed, totals
 from sevenfold.lab.replay.recording import read
 from sevenfold.lab.replay.run import ReplayPolicy, replay
 
-REPORT_SECONDS = 0.1
 Progress = Callable[[int, int], None]
 """Called with how many replays are done, and how many there are."""
 
@@ -83,26 +81,18 @@ def _done(job: _Job) -> Replayed | FailedFile:
 def _together(
     work: Sequence[_Job], processes: int, progress: Progress | None
 ) -> list[Replayed | FailedFile]:
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, initializer=_begin_work)
-    try:
-        # The largest files take longest, so they begin first.
-        largest_first = sorted(work, key=lambda job: -_size(job.file))
-        results: dict[Future[Replayed | FailedFile], _Job] = {
-            pool.submit(_done, job): job for job in largest_first
-        }
-        waiting = set(results)
-        while waiting:
-            _, waiting = wait(waiting, REPORT_SECONDS, FIRST_COMPLETED)
-            if progress:
-                progress(len(work) - len(waiting), len(work))
-        by_job = {(job.file, job.policy.name): future.result() for future, job in results.items()}
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        raise
-    pool.shutdown()
+    def report(done: int) -> None:
+        if progress:
+            progress(done, len(work))
+
+    # The largest files take longest, so they begin first.
+    largest_first = sorted(work, key=lambda job: -_size(job.file))
+    results = in_processes(
+        _done, [(job,) for job in largest_first], processes, begin=_begin_work, report=report
+    )
+    by_job = {
+        (job.file, job.policy.name): result for job, result in zip(largest_first, results, strict=True)
+    }
     return [by_job[job.file, job.policy.name] for job in work]
 
 
