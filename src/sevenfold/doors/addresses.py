@@ -1,4 +1,4 @@
-"""Whether a request names the server it reached.
+"""The addresses of our servers: listening there, and whether a request names the server it reached.
 
 A page in a browser can send requests to any address, under a name of its own that leads there: to the browser it then
 looks like that server's own page. So the header ``Host`` of a request has to name this server.
@@ -7,9 +7,30 @@ looks like that server's own page. So the header ``Host`` of a request has to na
 from __future__ import annotations
 
 import ipaddress
+import socket
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+from sevenfold.errors import UserError
+
+BACKLOG = 256
+"""How many connections may wait to be accepted."""
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; raises `UserError` if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+        ) from error
+    # The pieces of an answer are sent at once, not when the one before was acknowledged, up to 40 ms later. Connections
+    # inherit this; asyncio sets it only on those of sockets that it opened itself.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 class OwnAddress(Struct, frozen=True):

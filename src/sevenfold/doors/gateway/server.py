@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 import ssl
 import threading
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from sevenfold.doors.addresses import is_loopback
+from sevenfold.doors.addresses import BACKLOG, is_loopback, listening
 from sevenfold.doors.gateway.guard import TOKEN_PREFIX, Guard
 from sevenfold.doors.gateway.recorder import Recorder
 from sevenfold.doors.gateway.relay import PIECE, Handling, Relay, SharedParts
 from sevenfold.doors.gateway.upstreams import Upstreams
-from sevenfold.errors import UserError
 
 STOPPING_SECONDS = 5.0
 """How long connections that are still open may take to end when the gateway stops."""
-BACKLOG = 256
 
 
 class Gateway:
@@ -42,7 +39,7 @@ class Gateway:
         self._recorder = recorder
         self._handling = handling or Handling()
         self._upstreams = upstreams
-        self._listener = _listening(host, port)
+        self._listener = listening(host, port)
         self.port: int = self._listener.getsockname()[1]
         self._host = host
         self._guard = Guard(host, self.port, token)
@@ -114,14 +111,3 @@ class Gateway:
         relay = Relay(reader, writer, shared, self._recorder.passage(), self._recorder.passage)
         with suppress(asyncio.CancelledError):
             await relay.run()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises `UserError` if it cannot."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise UserError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
-        ) from error

@@ -22,6 +22,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from sevenfold.archive.lifetimes import LaneHistory
+from sevenfold.doors.addresses import listening
 from sevenfold.doors.inspector import (
     compaction_view,
     content_view,
@@ -459,18 +460,9 @@ class InspectorServer:
 
     def __init__(self, shelf: InspectorShelf, token: str, port: int = 0) -> None:
         """Bind the port; raises `UserError` if it cannot be used."""
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            # Only this machine, whatever is configured: sessions are nobody else's business.
-            self._listener.bind(("127.0.0.1", port))
-            # From now on connections wait: the address may be opened before the first is answered.
-            self._listener.listen()
-        except OSError as error:
-            self._listener.close()
-            raise UserError(
-                f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --port"
-            ) from error
+        # Only this machine, whatever is configured: sessions are nobody else's business. From now on connections wait:
+        # the address may be opened before the first is answered.
+        self._listener = listening("127.0.0.1", port)
         self.port = int(self._listener.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}/"
         self._shelf = shelf

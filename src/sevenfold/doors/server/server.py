@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sevenfold.doors.addresses import OwnAddress
+from sevenfold.doors.addresses import BACKLOG, OwnAddress, listening
 from sevenfold.doors.server import problems
 from sevenfold.doors.server.accounts import Accounts
 from sevenfold.doors.server.guard import ServerGuard
@@ -29,9 +29,7 @@ from sevenfold.doors.server.metrics import ServerMetrics
 from sevenfold.doors.server.problems import Problem
 from sevenfold.doors.server.routes import Api
 from sevenfold.doors.server.sessions import ServerOptions, Sessions
-from sevenfold.errors import UserError
 
-BACKLOG = 256
 HEAD_SECONDS = 20.0
 """In which the head of a connection's first request has to arrive."""
 KEEP_ALIVE_SECONDS = 20
@@ -55,7 +53,7 @@ class SessionServer:
         names: tuple[str, ...] = (),
     ) -> None:
         """Bind the port; raises `UserError` if it cannot be used. ``accounts`` are closed with the server."""
-        self._listener = _listening(host, port)
+        self._listener = listening(host, port)
         self.port: int = self._listener.getsockname()[1]
         self._host = host
         self.metrics = ServerMetrics()
@@ -242,13 +240,3 @@ async def _answered(request: Request, error: Exception) -> Response:
     request.app.state.metrics.count("refusals", type=problem.kind)
     body = b"" if request.method == "HEAD" else problem.body()
     return Response(body, problem.status, problem.headers, "application/json")
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise UserError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
-        ) from error
