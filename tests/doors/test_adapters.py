@@ -138,7 +138,10 @@ def test_an_agent_of_langchain_streams_and_is_kept_in_the_session_of_its_thread(
         middleware.close()
         judge(simulator, middleware.sevenfold, "thread-7")
         assert pieces > 10 * TURNS
-        assert len(agent.get_state(thread).values["messages"]) == 4 * TURNS
+        kept = agent.get_state(thread).values["messages"]
+        assert sum(message.type == "human" for message in kept) == TURNS
+        # Behind a summary, the simulated model may read the file once more.
+        assert len(kept) >= 4 * TURNS
 
 
 @pytest.mark.spec("S41.1")

@@ -86,9 +86,9 @@ def test_results_of_any_session_come_back_and_go_with_it(remote, name):
     assert [remote.results(name).fetch(path)[-1] for path in paths] == [0, 1, 2]
     storage = remote._objects
     assert storage is not None
-    assert len(storage.below(prefix_of("remote", remote._project, name))) == 3
+    assert len(storage.below(prefix_of("remote", remote.project, name))) == 3
     remote.erase(name)
-    assert storage.below(prefix_of("remote", remote._project, name)) == []
+    assert storage.below(prefix_of("remote", remote.project, name)) == []
     assert remote.results("other").fetch(kept) == LARGE
     remote.erase("other")
 

@@ -86,11 +86,12 @@ def test_a_query_that_names_no_tenant_sees_the_rows_of_one_alone(tmp_path):
 
 @pytest.mark.spec("S34.2")
 def test_a_query_without_a_tenant_fails_instead_of_seeing_everything(tmp_path):
-    with_everything(tmp_path, "a")
+    lock = with_everything(tmp_path, "a")
     with psycopg.connect(postgres().url(APP), autocommit=True) as connection:
         for table in TABLES:
             with pytest.raises(psycopg.Error):
                 connection.execute(f"SELECT * FROM sevenfold.{table}".encode())
+    del lock
 
 
 @pytest.mark.spec("S34.2")

@@ -424,6 +424,12 @@ class Conversation(AskedElsewhere):
         if self.background is None:
             self.background = runner
 
+    def read_files_with(
+        self, read_file: Callable[[str], str], still_exists: Callable[[str], bool] | None
+    ) -> None:
+        """Restore files after a compaction as this function reads them, from now on."""
+        self.services = replace(self.services, read_file=read_file, still_exists=still_exists)
+
     def run_background(
         self,
         flow: Flow[S],

@@ -122,7 +122,7 @@ def held(recording: Recording, provider: ReplayProvider, settings: Settings) -> 
     conversation = factory.conversation(parts, provider.profile.model, options, provider.profile)
     # Files are restored as they were last read in the recording, not as they are on this machine.
     files = _RecordedFiles(recording, provider)
-    conversation.services = replace(conversation.services, read_file=files.read, still_exists=None)
+    conversation.read_files_with(files.read, still_exists=None)
     with Session(conversation, parts, client) as session:
         yield EngineRun(recording, provider, settings, parts, session)
 

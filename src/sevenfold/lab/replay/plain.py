@@ -155,6 +155,10 @@ class PlainConversation:
             self.rounds.insert(0, PlainRound([], answer))
         self.altered()
 
+    def forget_rounds(self) -> None:
+        """Go on from what precedes the rounds alone."""
+        self.rounds = [PlainRound([])]
+
     def clear(self, keep: int, *, tools: Mapping[str, str] | None = None) -> None:
         """Clear all results but the newest ``keep``; with ``tools``, only results of tools with a kind."""
         names = self.tool_names()

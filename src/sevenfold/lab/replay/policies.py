@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.lab.replay.plain import Json, PlainConversation, PlainRound
+from sevenfold.lab.replay.plain import Json, PlainConversation
 from sevenfold.lab.replay.recording import KINDS, path_of
 from sevenfold.lab.replay.retention import Reachable, everywhere, nowhere
 from sevenfold.lab.simulator.errors import ApiError
@@ -146,7 +146,7 @@ class ClaudeCode:
             len(conversation.rounds), [_text(_continued(text)), *self._restored(conversation)]
         )
         # What was given last is in the summary, and the request has the summary alone.
-        conversation.rounds = [PlainRound([])]
+        conversation.forget_rounds()
         return True
 
     def _offload(self, conversation: PlainConversation) -> None:

@@ -81,25 +81,25 @@ class PlainCourse:
     def __init__(self, recording: Recording, provider: ReplayProvider, policy: PlainPolicy) -> None:
         self.compactions = 0
         self._policy = policy
-        self._conversation = PlainConversation(recording, provider)
+        self._plain = PlainConversation(recording, provider)
 
     @property
     def announced(self) -> bool:
         """Whether the policy changed what had been sent."""
-        return self._conversation.announced
+        return self._plain.announced
 
     @announced.setter
     def announced(self, announced: bool) -> None:
-        self._conversation.announced = announced
+        self._plain.announced = announced
 
     def give(self, step: RecordedStep) -> None:
         """Add the input of a step."""
-        self._conversation.give(step)
+        self._plain.give(step)
 
     def complete(self) -> None:
         """Let the policy act, then ask."""
-        self.compactions += self._policy.before(self._conversation)
-        self._conversation.complete()
+        self.compactions += self._policy.before(self._plain)
+        self._plain.complete()
 
     def reachable(self) -> Reachable:
         """What the policy leaves for the model to look up."""
