@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from sevenfold.conversation.resume import read
+from sevenfold.doors.follower.recording import RecordedConversation
+from sevenfold.record.entries import Boundary
 from tests.doors.keeping import answered, following, prepared
 
 FILLER = "The build ran, and nobody had anything to add to it. " * 24
@@ -43,3 +46,39 @@ def test_a_programs_summary_and_what_it_restored_give_way_to_ours_and_its_instru
     assert failures == []
     assert len(body["messages"]) < len(messages)
     assert first == [RULES.format("Tuesday")]
+
+
+@pytest.mark.spec("S40.8")
+def test_rounds_that_a_program_dropped_below_our_summary_are_its_compaction_as_soon_as_it_goes_back() -> None:
+    failures: list[Exception] = []
+    follower = following(failures)
+    headers = {"x-sevenfold-session": "work"}
+    messages: list[dict[str, Any]] = []
+
+    def say(text: str) -> RecordedConversation:
+        messages.append(parts(text))
+        followed, sent = prepared(follower, messages, headers)
+        answer = [{"type": "text", "text": f"So it is with {text[:20]}. {FILLER}"}]
+        answered(follower, followed, sent, f"msg_{text[:20]}", answer)
+        messages.append({"role": "assistant", "content": answer})
+        return followed.conversation
+
+    conversation = say(f"This is day 0. {FILLER}")
+    while not _compactions(conversation):
+        say(f"This is day {len(messages) // 2}. {FILLER}")
+    del messages[:4]
+    say("The oldest two days are gone.")
+    assert all(boundary.own for boundary in _compactions(conversation))
+    del messages[2:]
+    say("Back to day two.")
+    assert [boundary.own for boundary in _compactions(conversation)][-1:] == [False]
+    before = len(_compactions(conversation))
+    messages[0]["content"].append({"type": "text", "text": "<system-reminder>It is late.</system-reminder>"})
+    say("A small change is none.")
+    assert len(_compactions(conversation)) == before
+    follower.close()
+    assert failures == []
+
+
+def _compactions(conversation: RecordedConversation) -> list[Boundary]:
+    return [entry for _, entry in read(conversation.transcript.log) if isinstance(entry, Boundary)]

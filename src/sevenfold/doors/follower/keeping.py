@@ -101,15 +101,22 @@ class KeptConversation(RecordedConversation):
     def compare(self, request: ClientRequest, *, named: bool) -> RequestComparison:
         """How a request relates to what is recorded."""
         with self._guard:
-            comparison = super().compare(request, named=named)
-            alignment = comparison.alignment
-            if alignment.happened != "compacted" or not self._program_view.ours:
-                return comparison
-            if any(self.is_new_summary(block, bool(block.recorded)) for block in alignment.leading):
-                return comparison
-            # It left out its oldest rounds. Our summary stands for them, or will.
-            sent = [block for message in self._compared(request) for block in message]
-            return replace(comparison, alignment=without_compaction(self.known(), sent))
+            return super().compare(request, named=named)
+
+    def aligned(self, sent: Sequence[SentBlock], *, named: bool) -> Alignment:
+        """How the blocks of a request relate to what is recorded."""
+        alignment = super().aligned(sent, named=named)
+        if alignment.happened != "compacted" or not self._program_view.ours:
+            return alignment
+        if any(self.is_new_summary(block, bool(block.recorded)) for block in alignment.leading):
+            return alignment
+        # It left out its oldest rounds. Our summary stands for them, or will.
+        return without_compaction(self.known(), sent)
+
+    def go_back(self, to: str) -> None:
+        """Record that the program went back to this record."""
+        super().go_back(to)
+        self._view_changed()
 
     def took_before_compaction(self, request: ClientRequest) -> None:
         """Record what only the request for a summary shows."""

@@ -107,6 +107,7 @@ class RequestComparison(Struct, frozen=True):
     alignment: Alignment
     hashes: list[bytes]
     messages: dict[bytes, ReadMessage]
+    sent: Sequence[SentBlock] = ()
 
 
 def transcript_in(
@@ -161,8 +162,11 @@ class RecordedConversation:
             hashes.append(message.content)
             for role, block, compared in message.parts:
                 sent.append(SentBlock(compared, number, role, block))
-        alignment = align(self.known(), sent, named=named, is_summary=self.is_new_summary)
-        return RequestComparison(alignment, hashes, messages)
+        return RequestComparison(self.aligned(sent, named=named), hashes, messages, sent)
+
+    def aligned(self, sent: Sequence[SentBlock], *, named: bool) -> Alignment:
+        """How the blocks of a request relate to what is recorded."""
+        return align(self.known(), sent, named=named, is_summary=self.is_new_summary)
 
     def message_read(self, raw: bytes, request: ClientRequest) -> ReadMessage:
         """A message of a request, read once for as long as it comes in the same bytes."""
@@ -224,10 +228,12 @@ class RecordedConversation:
         with transcript.atomic():
             if self.preceding is None or changes.in_front:
                 self.begin_epoch(preceding, changes)
+            if alignment.happened == "went_back":
+                self.go_back(alignment.back_to)
+                # Going back behind a compaction of ours brings into view what the program dropped meanwhile.
+                alignment = self.aligned(comparison.sent, named=True)
             if alignment.happened == "compacted":
                 self.compact(alignment)
-            elif alignment.happened == "went_back":
-                transcript.decide(Rewound(to=alignment.back_to))
             if alignment.cleared:
                 self._clear(alignment.cleared)
             for role, message in _messages(alignment.new):
@@ -256,6 +262,10 @@ class RecordedConversation:
         with self.transcript.atomic():
             for role, message in _messages(new):
                 self._say(role, message)
+
+    def go_back(self, to: str) -> None:
+        """Record that the program went back to this record."""
+        self.transcript.decide(Rewound(to=to))
 
     def begin_epoch(self, preceding: Preceding, changes: RequestChanges) -> None:
         """Record what precedes the messages from now on."""
