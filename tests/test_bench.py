@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import fuzz_reader, importing, open_cost, prove, resume, turn_cost
+from bench import fuzz_reader, importing, loop_stall, open_cost, prove, resume, turn_cost
 from bench.peers import sessions
 from bench.peers.adapters import floor, sevenfold_
 from bench.peers.run import ENGINES, adapter_of
@@ -87,6 +87,39 @@ def test_importing_is_compared_with_a_bare_interpreter() -> None:
     found = importing.measure(1, install=False)
     assert found["starts"][importing.BARE]["more_wall"] == 0
     assert [met for *_, met in found["bars"]][1] is None
+
+
+# A slow store and an event loop
+
+
+def test_a_store_used_in_the_loop_itself_stalls_it_and_that_is_seen() -> None:
+    stalls = loop_stall.of_session_in_the_loop(turns=1, store_seconds=0.02)
+    assert stalls.store_calls > 5
+    assert stalls.worst >= 0.02
+
+
+def test_both_kinds_of_sessions_ask_as_much_of_the_slow_store() -> None:
+    aside = loop_stall.of_async_session(turns=1, store_seconds=0.001)
+    assert aside.store_calls == loop_stall.of_session_in_the_loop(turns=1, store_seconds=0.001).store_calls
+
+
+def test_a_loop_that_is_late_without_a_store_allows_no_verdict() -> None:
+    def stalls(milliseconds: float) -> loop_stall.Stalls:
+        return loop_stall.Stalls(store_calls=9, late=[0.0, milliseconds / 1e3])
+
+    table = {
+        "idle loop": stalls(1),
+        "slow store": stalls(4),
+        "quick store": stalls(1),
+        "slow store, in the loop": stalls(90),
+    }
+    assert [bar.met for bar in loop_stall.bars(table)] == [True, True]
+    assert [bar.met for bar in loop_stall.bars({**table, "slow store": stalls(6)})] == [False, True]
+    assert [bar.met for bar in loop_stall.bars({**table, "idle loop": stalls(6)})] == [None, True]
+    assert [bar.met for bar in loop_stall.bars({**table, "slow store, in the loop": stalls(6)})] == [
+        True,
+        False,
+    ]
 
 
 # The fuzzer

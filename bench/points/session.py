@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bench import policies, prepare_cost
-from bench.points import Outcome, Point, all_of, at_most, without_corpus
+from bench import loop_stall, policies, prepare_cost
+from bench.points import Outcome, Point, all_of, at_most, is_quick, without_corpus
 from bench.replay.checks import CheckFindings, ReplayChecker, Saving, savings
 from bench.replay.run import ReplayRun, replay
 from sevenfold.events import Checked
@@ -18,6 +18,7 @@ from sevenfold.lab.replay.recording import read
 SMALL = 100_000
 """A window too small for almost all of the sessions, so that the layers have to act."""
 HELD, MONEY, PAUSES = "sessions held once more", "money", "what a pause saves"
+QUICK_STALL_TURNS = 4
 MOST_ERROR = 0.10
 """The largest allowed error in forecasts of what clearing after a pause saves."""
 
@@ -148,9 +149,16 @@ def preparing(_: Path | None) -> list[Outcome]:
     ]
 
 
+def stalling(_: Path | None) -> list[Outcome]:
+    """How long a slow store holds up an event loop."""
+    table = loop_stall.measure(QUICK_STALL_TURNS if is_quick() else loop_stall.TURNS)
+    return [Outcome(bar.name, bar.met, bar.figure, bar.limit) for bar in loop_stall.bars(table)]
+
+
 POINTS: list[Point] = [
     (HELD, sessions),
     (MONEY, money),
     (PAUSES, pauses),
     ("cost of getting a request ready", preparing),
+    ("a slow store and an event loop", stalling),
 ]
