@@ -14,7 +14,12 @@ from xml.etree import ElementTree
 from bench.points import Outcome, Point
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TESTS = ("test_sandbox.py", "test_sandbox_proxy.py", "test_sandbox_advisories.py")
+TESTS = (
+    "test_sandbox.py",
+    "test_sandbox_proxy.py",
+    "test_sandbox_advisories.py",
+    "test_sandbox_newcomers.py",
+)
 
 
 def attacks(_: Path | None) -> list[Outcome]:

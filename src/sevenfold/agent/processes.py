@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import threading
 import time
@@ -119,7 +120,9 @@ class LocalProcesses:
                 problem = running.pump(
                     ends.add, deadline=started + seconds, stopped=watching, gently=GENTLY
                 )
-                if problem == TIMED_OUT:
+                if confinement is not None and confinement.insists:
+                    problem = confinement.insists
+                elif problem == TIMED_OUT:
                     problem = f"it took longer than {seconds:g} s and was ended"
                 code = None if problem else running.child.returncode
                 took = time.monotonic() - started
@@ -234,6 +237,13 @@ class _ShellCommand(ChildProcess):
         finally:
             for descriptor in (write_cwd, wait_go, go):
                 os.close(descriptor)
+        if confinement is not None:
+            confinement.end_command = self._end_at_once
+
+    def _end_at_once(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            if self.child.returncode is None:
+                os.killpg(self.child.pid, signal.SIGKILL)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         super().__exit__(kind)
@@ -281,6 +291,8 @@ class _Background:
                 self._problem = self._running.pump(
                     self._sink.add, deadline=None, stopped=stopped, gently=GENTLY
                 )
+                if self._confinement is not None and self._confinement.insists:
+                    self._problem = self._confinement.insists
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:
@@ -307,7 +319,7 @@ def _watching(stopped: Callable[[], bool], confinement: Confinement | None) -> C
 
     def look() -> bool:
         confinement.look()
-        return stopped()
+        return bool(confinement.insists) or stopped()
 
     return look
 

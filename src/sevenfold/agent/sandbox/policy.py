@@ -17,6 +17,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from sevenfold.agent.sandbox.newcomers import GuardedName, without_links
+
 Access = Literal["read", "write", "hidden", "absent"]
 """``hidden``: it seems not to exist. ``absent``: a folder that does not exist, and must not come into being."""
 MOST_SYSTEM_FILES = 50_000
@@ -40,7 +42,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """The user's home, in whose place commands see a private one."""
     hosts: tuple[str, ...] = ()
     """The hosts that commands may reach; none: there is no network."""
-    newcomers: tuple[Path, ...] = ()
+    newcomers: tuple[GuardedName, ...] = ()
     """Files that decide what runs later, if they come to exist."""
 
     def access(self, path: Path) -> Access | None:
@@ -90,15 +92,28 @@ def make_policy(
     for folder in unguarded:
         rules[folder.resolve()] = "write"
     rules.update((path, "hidden") for path in denied)
-    set_aside = {f".git/{name}" for name in lists["guarded_in_git"]}
-    set_aside |= set(lists["guarded_files"]) | (set(lists["guarded_folders"]) - set(lists["never_created"]))
     return SandboxPolicy(
         workspace=workspace,
         rules=_ordered(rules),
         home=home,
         hosts=tuple(hosts),
-        newcomers=tuple(root / name for root in roots for name in sorted(set_aside)),
+        newcomers=tuple(newcomer for root in roots for newcomer in _newcomers(root)),
     )
+
+
+def _newcomers(root: Path) -> Iterator[GuardedName]:
+    """What must not come into being in a folder that may be written, and in the repository it belongs to."""
+    lists = path_lists()
+    names = {*lists["guarded_files"], *lists["guarded_folders"]} - set(lists["never_created"])
+    repositories = [folder for folder, access in _repository_elsewhere(root) if access == "write"]
+    if (root / ".git").is_dir() and not (root / ".git").is_symlink():
+        repositories.append(root / ".git")
+    candidates = [(root, name) for name in sorted(names)]
+    candidates += [(folder, name) for folder in repositories for name in lists["guarded_in_git"]]
+    for folder, name in candidates:
+        guarded = without_links(folder, name)
+        if guarded is not None:
+            yield guarded
 
 
 def _ordered(rules: Mapping[Path, Access]) -> tuple[PathRule, ...]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
 from sevenfold.agent.sandbox import bubblewrap, landlock, newcomers, seatbelt
+from sevenfold.agent.sandbox.arrivals import Arrivals
 from sevenfold.agent.sandbox.bubblewrap import PORT, PrivatePlaces
 from sevenfold.agent.sandbox.caches import copy_caches
 from sevenfold.agent.sandbox.machine import Machine, Mechanism, this_machine
+from sevenfold.agent.sandbox.newcomers import GuardedName
 from sevenfold.agent.sandbox.policy import SandboxPolicy, path_lists
 from sevenfold.agent.sandbox.proxy import HostRules, Proxy, proxy_variables, without_proxies
 from sevenfold.errors import Refused
@@ -143,9 +147,11 @@ class Sandbox:
         confinement = Confinement(mechanism, self._policy(), self._places(), proxy, self._kept, report)
         with self._lock:
             self._running += 1
+        arrivals = Arrivals(confinement.watched_folders, partial(confinement.look, now=True))
         try:
             yield confinement
         finally:
+            arrivals.close()
             confinement.look(now=True)
             with self._lock:
                 self._running -= 1
@@ -206,12 +212,22 @@ class Confinement:
         self._proxy = proxy
         self._kept = kept
         self._report = report
-        self.absent = newcomers.missing(rule.path for rule in policy.rules if rule.access == "absent")
+        absent = [rule.path for rule in policy.rules if rule.access == "absent"]
+        self.absent = tuple(path for path in absent if not os.path.lexists(path))
         """Folders that do not exist and must not come into being; bubblewrap leaves them behind, empty."""
-        watched = [path for path in newcomers.missing(policy.newcomers) if path not in self.absent]
-        # Landlock cannot keep a folder from being created, so what appears there is set aside like a file.
-        self._watched = (*watched, *self.absent) if mechanism.kind == "landlock" else watched
+        self._watched = [
+            name for name in newcomers.missing(policy.newcomers) if name.path not in self.absent
+        ]
+        if mechanism.kind == "landlock":
+            # It cannot keep a folder from being created, so what appears there is set aside like a file.
+            self._watched += [GuardedName(path.parent, path.name) for path in self.absent]
+        self._looking = threading.Lock()
         self._looked = time.monotonic()
+        self._times: Counter[Path] = Counter()
+        self.insists = ""
+        """Why the command must end: it creates again and again what is set aside; empty if it does not."""
+        self.end_command: Callable[[], None] = lambda: None
+        """Ends the command at once; set by whoever has started it."""
 
     def command_line(self, argv: Sequence[str], cwd: str) -> list[str]:
         """The command line that runs ``argv`` confined."""
@@ -243,16 +259,36 @@ class Confinement:
             made |= proxy_variables(PORT)
         return _with_git_identity(made)
 
+    def watched_folders(self) -> set[Path]:
+        """The folders in which names that must stay free would appear, as far as they exist."""
+        folders: set[Path] = set()
+        for name in self._watched:
+            folders.add(name.folder)
+            between = name.path.parent
+            while between != name.folder:
+                folders.add(between)
+                between = between.parent
+        return {folder for folder in folders if folder.is_dir()}
+
     def look(self, *, now: bool = False) -> None:
         """Set aside what the command created and must not; to be called now and then while it runs."""
         if not now and time.monotonic() - self._looked < LOOK_SECONDS:
             return
-        self._looked = time.monotonic()
-        for path, target in newcomers.set_aside(self._watched, self._kept / newcomers.FOLDER).items():
-            self._report(
-                f"({path.name} decides what runs later or what agents are told, and appeared while a command ran in "
-                f"the sandbox: it was moved to {target}. Write can create it, if the user agrees.)"
-            )
+        with self._looking:
+            self._looked = time.monotonic()
+            moved = newcomers.set_aside(self._watched, self._kept / newcomers.FOLDER)
+            for path, target in moved.items():
+                self._times[path] += 1
+                if self._times[path] > newcomers.MOST_TIMES:
+                    self.insists = (
+                        f"it kept creating {path.name}, which decides what runs later or what agents are told, and "
+                        "was ended"
+                    )
+                    self.end_command()
+                self._report(
+                    f"({path.name} decides what runs later or what agents are told, and appeared while a command ran "
+                    f"in the sandbox: it was moved to {target}. Write can create it, if the user agrees.)"
+                )
 
 
 @cache
