@@ -142,6 +142,14 @@ class Machine:
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1000
 
+    def processor_seconds(self) -> float:
+        """The time of the processor that the server has taken so far; not that of processes it started."""
+        assert self._process is not None
+        fields = (
+            Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        )
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def add(self, raw: bytes, name: str) -> Path:
         """A session of Claude Code."""
         path = self.claude / f"{name}.jsonl"
@@ -181,6 +189,17 @@ def open_session(page: Any, served: Machine, title: str = "") -> None:
     link = page.locator("table.sessions tbody tr a")
     (link.filter(has_text=title) if title else link).first.click()
     page.wait_for_selector("#context-chart canvas")
+
+
+def listed(page: Any, served: Machine) -> list[str]:
+    """Open the list, to its end; returns the addresses of all sessions."""
+    page.goto(served.address)
+    page.wait_for_selector("table.sessions tbody tr a")
+    while page.evaluate("[...document.querySelectorAll('.rest button')].map((more) => more.click()).length"):
+        pass
+    links = "table.sessions tbody tr a"
+    addresses: list[str] = page.eval_on_selector_all(links, "all => all.map((a) => a.getAttribute('href'))")
+    return addresses
 
 
 # -- what is drawn -------------------------------------------------------------------------------------
@@ -251,11 +270,7 @@ def drawn(corpus: Path) -> DrawnSessions:
         for path in files:
             shutil.copy2(path, served.claude / path.name)
         served.start()
-        page.goto(served.address)
-        page.wait_for_selector("table.sessions tbody tr a")
-        keys = page.eval_on_selector_all(
-            "table.sessions tbody tr a", "all => all.map((a) => a.getAttribute('href'))"
-        )
+        keys = listed(page, served)
         for address in keys:
             page.evaluate("address => { location.hash = address }", address)
             page.wait_for_function("address => location.hash === address", arg=address)
@@ -459,11 +474,7 @@ def hostile(files: int = 200) -> list[str]:
         page.on("dialog", lambda dialog: _dismissed(dialog, incidents))
         page.on("request", lambda asked: _only_here(asked.url, served, incidents))
         page.on("console", lambda said: _refused(said.text, incidents))
-        page.goto(served.address)
-        page.wait_for_selector("table.sessions tbody tr a")
-        keys = page.eval_on_selector_all(
-            "table.sessions tbody tr a", "all => all.map((a) => a.getAttribute('href'))"
-        )
+        keys = listed(page, served)
         incidents += [] if len(keys) == files else [f"{len(keys)} of {files} sessions are listed"]
         for address in keys:
             for place in (address, f"{address}/r/2"):
@@ -524,110 +535,6 @@ def _hostile_session(chance: random.Random) -> bytes:
         lines.append(json.dumps(line).encode() + b"\n")
     title = {"type": "custom-title", "customTitle": words(), "sessionId": "live"}
     return b"".join([*lines, json.dumps(title).encode() + b"\n"])
-
-
-# -- size ----------------------------------------------------------------------------------------------
-
-
-class LargeSession(Struct):
-    """What a long session takes."""
-
-    megabytes: float = 0.0
-    reading: float = 0.0
-    """Seconds until its page is there, the first time."""
-    opening: float = 0.0
-    """Seconds until its chart is drawn, once it was read."""
-    appended: float = 0.0
-    """Seconds from a line to the page, which 95 of 100 stay below."""
-    memory: float = 0.0
-    """Megabytes of the server at its largest."""
-
-
-def large(requests: int = 50_000, appends: int = 20) -> LargeSession:
-    """Open a session of twice as many records as ``requests`` in the browser, and append to it."""
-    found = LargeSession()
-    chance = random.Random(3)
-    with machine() as served, browser() as page:
-        path = served.claude / "large.jsonl"
-        with path.open("wb") as log:
-            for number in range(requests):
-                log.write(_long_record(number, chance))
-        found.megabytes = path.stat().st_size / 1e6
-        served.start()
-        page.goto(served.address)
-        page.wait_for_selector("table.sessions tbody tr a", timeout=120_000)
-        address = page.get_attribute("table.sessions tbody tr a", "href")
-        for attempt in ("reading", "opening"):
-            page.evaluate("location.hash = '#/memory'")
-            page.wait_for_function(
-                "() => document.querySelector('h1')?.textContent === 'What is remembered'"
-            )
-            began = time.monotonic()
-            page.evaluate("address => { location.hash = address }", address)
-            page.wait_for_selector("#context-chart canvas", timeout=240_000)
-            setattr(found, attempt, time.monotonic() - began)
-        times = []
-        for number in range(requests, requests + appends):
-            with path.open("ab") as log:
-                log.write(_long_record(number, chance))
-            began = time.monotonic()
-            wanted = "n => document.querySelector('#context-chart')?.uplot?.data[0].at(-1) === n"
-            page.wait_for_function(wanted, arg=number + 1, polling=10, timeout=30_000)
-            times.append(time.monotonic() - began)
-            page.wait_for_timeout(chance.randrange(50, 300))
-        found.appended = sorted(times)[int(0.95 * len(times)) - 1]
-        found.memory = served.peak_memory()
-    return found
-
-
-def _long_record(number: int, chance: random.Random) -> bytes:
-    """A request with the result of a tool and its answer, without a compaction ever."""
-    lines = []
-    for raw in record(number).splitlines():
-        line = json.loads(raw)
-        if line["type"] == "user" and number:
-            output = "a line of output " * chance.randrange(5, 80)
-            line["message"]["content"] = [
-                {"type": "tool_result", "tool_use_id": f"t{number - 1}", "content": output}
-            ]
-        elif line["type"] == "assistant":
-            line["message"]["usage"]["cache_read_input_tokens"] = 1000 + number % 900 * 200
-            tool = chance.choice(["Bash", "Read", "Edit", "Grep"])
-            given = {"file_path": f"/work/src/file{chance.randrange(400)}.py"}
-            call = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": given}
-            line["message"]["content"] = [{"type": "text", "text": "I look at it. " * 4}, call]
-        lines.append(json.dumps(line).encode() + b"\n")
-    return b"".join(lines)
-
-
-def many(files: int = 500) -> float:
-    """Seconds until a list of many sessions is there, once their summaries are kept."""
-    with machine() as served, browser() as page:
-        for number in range(files):
-            served.add(
-                b"".join(record(part) for part in range(6)).replace(b'"m', b'"%d-m' % number), f"s{number}"
-            )
-        served.start()
-        page.goto(served.address)
-        page.wait_for_function(
-            "() => !document.querySelector('main').textContent.includes('still to be read')"
-            " && document.querySelectorAll('table.sessions tbody tr').length > 100",
-            timeout=240_000,
-        )
-        page.wait_for_function(
-            "async () => { const answer = await fetch('/api/sessions', { headers: "
-            "{ 'X-Sevenfold-Token': localStorage.getItem('sevenfold-token') } });"
-            " const list = await answer.json();"
-            " return list.reading === 0 && list.sessions.every((session) => session.known); }",
-            timeout=240_000,
-            polling=500,
-        )
-        page.evaluate("location.hash = '#/memory'")
-        page.wait_for_function("() => document.querySelector('h1')?.textContent === 'What is remembered'")
-        began = time.monotonic()
-        page.evaluate("location.hash = '#/'")
-        page.wait_for_selector("table.sessions tbody tr a")
-        return time.monotonic() - began
 
 
 # -- access --------------------------------------------------------------------------------------------

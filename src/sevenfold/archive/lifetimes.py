@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -86,6 +86,8 @@ class LaneHistory:
     def __init__(self, number: int) -> None:
         self.number = number
         self.requests: list[SentRequest] = []
+        self.prompts = array("q")
+        """The size of every request's prompt."""
         self.categories: list[str] = []
         self.lifetimes: list[Lifetime] = []
         self.sums = LaneSums()
@@ -95,10 +97,20 @@ class LaneHistory:
         self._sums: array[float] = array("d")
         self._present: dict[Hashable, Lifetime] = {}
         self._fresh: list[Lifetime] = []
+        self._gone: set[Hashable] = set()
+        self.returned: set[Hashable] = set()
+        """The pieces that left and came back: they have several lifetimes."""
+
+    @property
+    def present(self) -> Collection[Hashable]:
+        """The pieces that are in the context."""
+        return self._present.keys()
 
     def entered(self, key: Hashable, held: HeldPiece, calls: int) -> None:
         """A piece entered the context."""
         lifetime = Lifetime(key, held, calls)
+        if key in self._gone:
+            self.returned.add(key)
         self.lifetimes.append(lifetime)
         self._present[key] = lifetime
         self._fresh.append(lifetime)
@@ -106,6 +118,7 @@ class LaneHistory:
     def left(self, key: Hashable, held: HeldPiece, calls: int) -> None:
         """A piece left the context."""
         lifetime = self._present.pop(key)
+        self._gone.add(key)
         lifetime.left = calls
         if lifetime.counted:
             self._sums[self._place(held.piece.category)] -= held.tokens
@@ -123,6 +136,7 @@ class LaneHistory:
         usd = report.used.cost(report.profile)
         sizes = self._fitted()
         self.requests.append(SentRequest(request, report, sizes, usd))
+        self.prompts.append(report.prompt)
         self.sums.count(report, usd)
         for category, tokens in zip(self.categories, sizes, strict=True):
             self.sums.carried[category] += round(tokens)
@@ -134,6 +148,7 @@ class LaneHistory:
             self.sums.count(newest.report, newest.usd, -1)
             newest.report = report
             newest.usd = report.used.cost(report.profile)
+            self.prompts[-1] = report.prompt
             self.sums.count(report, newest.usd)
             self.revised += 1
 

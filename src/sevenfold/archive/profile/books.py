@@ -92,6 +92,8 @@ class Books:
         self.unrecorded: list[Shrinking] = []
         self.breaks: list[figures.CacheBreak] = []
         self.points: list[Point] = []
+        self.peak = 0
+        """The largest prompt of them."""
         self.window: int | None = None
         self.first: str | None = None
         self.last: str | None = None
@@ -154,7 +156,7 @@ class Books:
             hour_lifetime_extra_usd=fsum(map(_hour_extra, settled)),
             tokens_by_category=tally.by_category(),
             carried_by_category=tally.carried(),
-            peak_context_tokens=max((point.tokens for point in self.points), default=0),
+            peak_context_tokens=self.peak,
             window_tokens=window,
             window_source=known_from,
             usage_by_day=[
@@ -191,16 +193,15 @@ class Books:
         profile = find(models.most_common(1)[0][0]) if models else None
         if profile is None or not profile.known:
             return None, None
-        peak = max((point.tokens for point in self.points), default=0)
         full = [event.tokens_before or 0 for event in self.compactions if event.trigger == "auto"]
         early = full and max(full) < LEAST_FILLED * profile.window
-        if early or peak > profile.window:
+        if early or self.peak > profile.window:
             others = (
                 profile_of_model.window
                 for profile_of_model in map(find, names())
                 if profile_of_model.provider == profile.provider
             )
-            inferred = min((window for window in others if window >= peak), default=profile.window)
+            inferred = min((window for window in others if window >= self.peak), default=profile.window)
             if inferred != profile.window:
                 return inferred, "inferred"
         return profile.window, "model"
@@ -294,6 +295,7 @@ class Lane:
             books.breaks.append(structs.replace(lost, request=self.calls, lane=self.number))
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
+        books.peak = max(books.peak, prompt)
         if books.watch is not None:
             books.watch.called(self.number, self.calls, report)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sevenfold.archive.export import speaker_of
 from sevenfold.archive.lifetimes import LaneHistory, Lifetime
-from sevenfold.doors.inspector.session_view import bands_of, item_view, why_left
+from sevenfold.doors.inspector.session_view import bands_of, item_view, reasons_of, why_left
 from sevenfold.doors.inspector.shelf import OpenSession
 from sevenfold.doors.inspector.wording import shown, shown_block
 from sevenfold.record import blocks, entries
@@ -61,6 +61,7 @@ def life_view(session: OpenSession, uuid: str) -> dict[str, Any] | None:
     if not stays:
         return None
     bands = bands_of(lane)
+    reasons = reasons_of(session, lane)
     return {
         "record": shown(uuid, 120),
         "stays": [
@@ -68,7 +69,7 @@ def life_view(session: OpenSession, uuid: str) -> dict[str, Any] | None:
                 **item_view(stay, bands, stay.held.tokens),
                 "entered": _number(lane, stay.entered),
                 "left": None if stay.left is None else _number(lane, stay.left - 1),
-                "reason": why_left(session, lane, stay),
+                "reason": why_left(reasons, lane, stay),
                 "prompts": stay.prompts(len(lane.requests)),
                 "usd": carrying_cost(lane, stay),
             }

@@ -10,7 +10,14 @@ from sevenfold.archive.ledger import LedgerEntry
 from sevenfold.archive.lifetimes import LaneHistory, Lifetime, SentRequest
 from sevenfold.archive.profile.labels import SYSTEM, UNLOGGED
 from sevenfold.conversation import history
-from sevenfold.doors.inspector.session_view import bands_of, break_view, item_view, ledger_view, why_left
+from sevenfold.doors.inspector.session_view import (
+    bands_of,
+    break_view,
+    item_view,
+    ledger_view,
+    reasons_of,
+    why_left,
+)
 from sevenfold.doors.inspector.shelf import OpenSession
 from sevenfold.doors.inspector.wording import Bands, shown, shown_block
 from sevenfold.errors import SevenfoldError
@@ -121,6 +128,7 @@ def _changes(session: OpenSession, lane: LaneHistory, place: int, bands: Bands) 
             entered.append(lifetime)
         elif then and not now:
             left.append(lifetime)
+    reasons = reasons_of(session, lane)
     # What left and came back between the two requests did neither.
     stayed = {lifetime.key for lifetime in entered} & {lifetime.key for lifetime in left}
     come = _largest([lifetime for lifetime in entered if lifetime.key not in stayed])
@@ -130,7 +138,7 @@ def _changes(session: OpenSession, lane: LaneHistory, place: int, bands: Bands) 
         "left": [
             {
                 **item_view(lifetime, bands, lifetime.held.tokens),
-                "reason": why_left(session, lane, lifetime),
+                "reason": why_left(reasons, lane, lifetime),
             }
             for lifetime in gone
         ],

@@ -36,7 +36,6 @@ from sevenfold.doors.inspector import (
 from sevenfold.doors.inspector.guard import InspectorGuard
 from sevenfold.doors.inspector.list_view import sessions_view
 from sevenfold.doors.inspector.orders import MemoryOrder, Ordered, SessionOrder
-from sevenfold.doors.inspector.session_view import RequestMarks
 from sevenfold.doors.inspector.shelf import InspectorShelf, OpenSession
 from sevenfold.doors.inspector.wording import shown
 from sevenfold.errors import SevenfoldError, UserError
@@ -325,7 +324,6 @@ class Following:
         self._session = session
         self._tools = tools
         self._have, self._mark = _read_cursor(cursor)
-        self._marks = RequestMarks()
         self._version = 0
         self._revised = revised
         self._records = -1
@@ -354,13 +352,13 @@ class Following:
             return None
         start = max(0, min(self._have, len(lane.requests)) - 1)
         self._have = len(lane.requests)
-        self._mark = self._marks.of(lane, self._have)
+        self._mark = session.mark(self._have)
         self._revised = lane.revised
         bands = session_view.named_bands(lane, self._tools)
         self._unsaid = True
         return {
             "series": session_view.series_view(lane, bands, start),
-            "head": session_view.head_view(session, sentences=False),
+            "head": session_view.head_view(session),
             "breaks": [session_view.break_view(lost) for lost in session_view.breaks_of(session)[:200]],
             "marks": session_view.marks_view(session)[-200:],
         }
@@ -372,7 +370,7 @@ class Following:
         if self._version:
             return True
         self._version = version
-        return len(lane.requests) < self._have or self._marks.of(lane, self._have) != self._mark
+        return len(lane.requests) < self._have or self._session.mark(self._have) != self._mark
 
     def _sentences(self) -> dict[str, Any] | None:
         """What is to be said in words: it takes a look at every item, so it comes after the figures."""
@@ -380,7 +378,8 @@ class Following:
             return None
         self._unsaid = False
         self._told = time.monotonic()
-        return {"head": session_view.head_view(self._session)}
+        items = session_view.dearest(self._session.reader.history.main, 1)
+        return {"head": session_view.head_view(self._session, items)}
 
 
 def _read_cursor(cursor: str) -> tuple[int, str]:

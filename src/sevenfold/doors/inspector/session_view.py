@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from sevenfold.archive.ledger import LedgerEntry
 from sevenfold.archive.lifetimes import LaneHistory, Lifetime, SentRequest
@@ -41,21 +42,6 @@ LEDGER = 400
 """How many of each are listed at most."""
 
 
-class RequestMarks:
-    """Says by a few characters which requests a page has, the same in every process."""
-
-    def __init__(self) -> None:
-        self._digest = blake2b(digest_size=9)
-        self._counted = 0
-
-    def of(self, lane: LaneHistory, count: int) -> str:
-        """The mark of the first ``count`` requests; of the last one only that it is there, as it may be revised."""
-        for sent in lane.requests[self._counted : max(self._counted, count - 1)]:
-            self._digest.update(f"{sent.request} {sent.report.at} {sent.report.prompt};".encode())
-            self._counted += 1
-        return self._digest.hexdigest()
-
-
 def bands_of(lane: LaneHistory) -> Bands:
     """The bands of a session: the tools whose results were carried most have one each."""
     carried: Counter[str] = Counter()
@@ -79,6 +65,7 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
     reader = session.reader
     lane = reader.history.main
     bands = bands_of(lane)
+    items = dearest(lane, ITEMS)
     return {
         "key": session.key,
         "title": shown(reader.reader.title, 160) or shown(session.stored.name, 80),
@@ -88,14 +75,14 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
         "size": reader.size,
         "running": running,
         "own": reader.history.own,
-        "cursor": f"{len(lane.requests)}:{RequestMarks().of(lane, len(lane.requests))}",
+        "cursor": f"{len(lane.requests)}:{session.mark(len(lane.requests))}",
         "bands": msgspec.to_builtins(bands.bands),
         "tools": bands.tools,
-        "head": head_view(session),
+        "head": head_view(session, items),
         "series": series_view(lane, bands),
         "breaks": [break_view(lost) for lost in breaks_of(session)],
         "marks": marks_view(session),
-        "items": items_view(lane, bands),
+        "items": items_view(items, bands),
         "left": left_view(lane, bands, session),
         "ledger": ledger_view(reader.history.ledger),
         "readOnly": why_not(session.stored.path, session.stored.tool),
@@ -103,8 +90,8 @@ def session_view(session: OpenSession, *, running: bool) -> dict[str, Any]:
     }
 
 
-def head_view(session: OpenSession, *, sentences: bool = True) -> dict[str, Any]:
-    """The figures at the top, which change with every request; without ``sentences``, no findings in words."""
+def head_view(session: OpenSession, items: Sequence[CarriedItem] | None = None) -> dict[str, Any]:
+    """The figures at the top, which change with every request; without the dearest ``items``, no findings in words."""
     reader = session.reader
     books = reader.reader.books
     lane = reader.history.main
@@ -139,7 +126,7 @@ def head_view(session: OpenSession, *, sentences: bool = True) -> dict[str, Any]
         "window": window,
         "windowSource": source,
         "damaged": books.damaged,
-        "findings": findings(session, paid + engine, lost) if sentences else None,
+        "findings": None if items is None else findings(session, paid + engine, lost, items),
         "idle": idle_view(newest),
     }
 
@@ -163,25 +150,25 @@ def idle_view(newest: SentRequest | None) -> dict[str, Any] | None:
     }
 
 
-def findings(session: OpenSession, paid: float, lost: float) -> list[dict[str, Any]]:
-    """Up to four sentences: what was lost and why, what dominates, the dearest item, compactions."""
+def findings(
+    session: OpenSession, paid: float, lost: float, items: Sequence[CarriedItem]
+) -> list[dict[str, Any]]:
+    """Up to four sentences: what was lost and why, what dominates, the dearest of the items, compactions."""
     lane = session.reader.history.main
     found = []
     breaks = breaks_of(session)
     if breaks:
         found.append(_lost_finding(breaks, paid, lost))
     found += _dominating(lane)
-    items = dearest(lane, 1)
-    if items:
-        tokens, prompts, lifetime = items[0]
-        what = shown(lifetime.held.piece.what, 60) or shown(lifetime.held.piece.tool, 40)
-        what = what or lifetime.held.piece.category.replace("_", " ")
+    for item in items[:1]:
+        piece = item.newest.held.piece
+        what = shown(piece.what, 60) or shown(piece.tool, 40) or piece.category.replace("_", " ")
         found.append(
             {
                 "level": "note",
                 "strong": f"Dearest single item: “{what}”",
-                "text": f" {tokens:,.0f} tokens, sent {times(prompts)}.",
-                "item": lifetime.record,
+                "text": f" {item.tokens:,.0f} tokens, sent {times(item.prompts)}.",
+                "item": item.newest.record,
             }
         )
     compactions = [event for event in session.reader.reader.books.compactions if not event.lane]
@@ -260,7 +247,7 @@ def series_view(
     places: Sequence[int] = range(start, stop)
     bucketed = len(places) > most
     if bucketed:
-        places = _largest_of_buckets(lane.requests, start, stop)
+        places = _largest_of_buckets(lane.prompts, start, stop)
     chosen = [lane.requests[place] for place in places]
     stacks = [bands.sums(lane.categories, sent.sizes) for sent in chosen]
     used = [sent.report.used for sent in chosen]
@@ -283,15 +270,18 @@ def series_view(
     }
 
 
-def _largest_of_buckets(requests: Sequence[SentRequest], start: int, stop: int) -> list[int]:
-    """For each bucket the place of its largest request: real requests, whose parts add up."""
-    count = stop - start
+def _largest_of_buckets(prompts: Sequence[int], start: int, stop: int) -> list[int]:
+    """For each bucket the place of its largest request, and the newest: real requests, whose parts add up."""
+    newest = stop - 1
+    count = newest - start
     edges = [start + place * count // BUCKETS for place in range(BUCKETS + 1)]
-    return [
-        max(range(low, high), key=lambda place: requests[place].report.prompt)
+    largest = [
+        max(range(low, high), key=prompts.__getitem__)
         for low, high in itertools.pairwise(edges)
         if high > low
     ]
+    # What is in the context now is what most people look for.
+    return [*largest, newest]
 
 
 def breaks_of(session: OpenSession) -> list[CacheBreak]:
@@ -351,26 +341,57 @@ def _ordinal(lane: LaneHistory, sent: int) -> int:
 # -- items -----------------------------------------------------------------------------------------
 
 
-def dearest(lane: LaneHistory, most: int) -> list[tuple[float, int, Lifetime]]:
-    """The items that cost most to carry: tokens, prompts, and the newest lifetime."""
+class CarriedItem(Struct, frozen=True):
+    """An item with what carrying it came to."""
+
+    tokens: float
+    prompts: int
+    """How many prompts contained it."""
+    newest: Lifetime
+    """Its newest stay in the context."""
+
+    @property
+    def carried(self) -> float:
+        """Its tokens, counted once for every prompt that contained it."""
+        return self.tokens * self.prompts
+
+
+def dearest(lane: LaneHistory, most: int) -> list[CarriedItem]:
+    """The items that cost most to carry."""
     newest = len(lane.requests)
-    carried: dict[Any, tuple[float, int, Lifetime]] = {}
-    for lifetime in lane.lifetimes:
-        category = lifetime.held.piece.category
-        if not lifetime.counted or category == UNLOGGED or lifetime.key == SYSTEM:
-            continue
-        before = carried.get(lifetime.key)
-        prompts = lifetime.prompts(newest) + (before[1] if before else 0)
-        carried[lifetime.key] = (lifetime.held.tokens, prompts, lifetime)
-    ranked = sorted(carried.values(), key=lambda item: -item[0] * item[1])
-    return ranked[:most]
+    several: dict[Hashable, CarriedItem] = {}
+    ranked: list[tuple[float, int]] = []
+    least = 0.0
+    # A long session has a hundred thousand stays: whatever does not come near the dearest is passed over at once.
+    for place, stay in enumerate(lane.lifetimes):
+        tokens = stay.held.tokens
+        prompts = (newest if stay.left is None else stay.left) - stay.entered
+        if lane.returned and stay.key in lane.returned:
+            if _is_item(stay):
+                before = several.get(stay.key)
+                several[stay.key] = CarriedItem(tokens, prompts + (before.prompts if before else 0), stay)
+        elif tokens * prompts > least and _is_item(stay):
+            add = heapq.heappush if len(ranked) < most else heapq.heappushpop
+            add(ranked, (tokens * prompts, -place))
+            least = ranked[0][0] if len(ranked) == most else 0.0
+    stays = [lane.lifetimes[-place] for _, place in ranked]
+    items = [CarriedItem(stay.held.tokens, stay.prompts(newest), stay) for stay in stays]
+    return sorted([*items, *several.values()], key=lambda item: -item.carried)[:most]
 
 
-def items_view(lane: LaneHistory, bands: Bands) -> list[dict[str, Any]]:
+def _is_item(stay: Lifetime) -> bool:
+    return stay.counted and stay.held.piece.category != UNLOGGED and stay.key != SYSTEM
+
+
+def items_view(items: Iterable[CarriedItem], bands: Bands) -> list[dict[str, Any]]:
     """The dearest items."""
     return [
-        {**item_view(lifetime, bands, tokens), "prompts": prompts, "carried": round(tokens * prompts)}
-        for tokens, prompts, lifetime in dearest(lane, ITEMS)
+        {
+            **item_view(item.newest, bands, item.tokens),
+            "prompts": item.prompts,
+            "carried": round(item.carried),
+        }
+        for item in items
     ]
 
 
@@ -389,17 +410,11 @@ def item_view(lifetime: Lifetime, bands: Bands, tokens: float) -> dict[str, Any]
 
 def left_view(lane: LaneHistory, bands: Bands, session: OpenSession) -> dict[str, Any]:
     """What is no longer in the context."""
-    present = {lifetime.key for lifetime in lane.lifetimes if lifetime.left is None}
-    gone: dict[Any, Lifetime] = {}
+    gone: dict[Hashable, Lifetime] = {}
     for lifetime in lane.lifetimes:
-        category = lifetime.held.piece.category
-        if (
-            lifetime.left is not None
-            and lifetime.counted
-            and lifetime.key not in present
-            and category != UNLOGGED
-        ):
+        if lifetime.left is not None and _is_item(lifetime) and lifetime.key not in lane.present:
             gone[lifetime.key] = lifetime
+    reasons = reasons_of(session, lane)
     tokens = Counter[int]()
     counts = Counter[int]()
     by_reason: Counter[str] = Counter()
@@ -407,7 +422,7 @@ def left_view(lane: LaneHistory, bands: Bands, session: OpenSession) -> dict[str
         band = bands.place(lifetime.held.piece.category)
         tokens[band] += round(lifetime.held.tokens)
         counts[band] += 1
-        by_reason[why_left(session, lane, lifetime)] += round(lifetime.held.tokens)
+        by_reason[why_left(reasons, lane, lifetime)] += round(lifetime.held.tokens)
     largest = sorted(gone.values(), key=lambda lifetime: -lifetime.held.tokens)[:LEFT]
     return {
         "items": sum(counts.values()),
@@ -421,24 +436,27 @@ def left_view(lane: LaneHistory, bands: Bands, session: OpenSession) -> dict[str
             {
                 **item_view(lifetime, bands, lifetime.held.tokens),
                 "request": _ordinal(lane, lifetime.left or 0),
-                "reason": why_left(session, lane, lifetime),
+                "reason": why_left(reasons, lane, lifetime),
             }
             for lifetime in largest
         ],
     }
 
 
-def why_left(session: OpenSession, lane: LaneHistory, lifetime: Lifetime) -> str:
+def reasons_of(session: OpenSession, lane: LaneHistory) -> dict[int, str]:
+    """What took pieces out of the context, by the number of the request before which it did."""
+    books = session.reader.reader.books
+    reasons = {event.request: "clearing" for event in books.clearings if event.lane == lane.number}
+    return reasons | {
+        event.request: "compaction" for event in books.compactions if event.lane == lane.number
+    }
+
+
+def why_left(reasons: Mapping[int, str], lane: LaneHistory, lifetime: Lifetime) -> str:
     """What took a piece out of the context; empty while it is there."""
     if lifetime.left is None:
         return ""
-    books = session.reader.reader.books
-    at = _ordinal(lane, lifetime.left)
-    if any(event.request == at and event.lane == lane.number for event in books.compactions):
-        return "compaction"
-    if any(event.request == at and event.lane == lane.number for event in books.clearings):
-        return "clearing"
-    return "rewind or replacement"
+    return reasons.get(_ordinal(lane, lifetime.left), "rewind or replacement")
 
 
 # -- decisions and agents --------------------------------------------------------------------------

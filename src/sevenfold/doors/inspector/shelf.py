@@ -7,12 +7,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 
 from msgspec import Struct
 
 from sevenfold.archive import sessions
+from sevenfold.archive.lifetimes import LaneHistory
 from sevenfold.archive.log_reader import LogReader, session_key
 from sevenfold.archive.sessions import StoredSession
 from sevenfold.archive.summaries import SummaryShelf
@@ -40,6 +42,23 @@ class ShelvedSession(Struct, frozen=True):
     """The key of the session whose sub-agent this is."""
 
 
+class RequestMarks:
+    """Says by a few characters which requests a page has, the same in every process."""
+
+    def __init__(self, lane: LaneHistory) -> None:
+        self.lane = lane
+        self.counted = 0
+        """How many requests are in the digest; it can only grow."""
+        self._digest = blake2b(digest_size=9)
+
+    def of(self, count: int) -> str:
+        """The mark of the first ``count`` requests; of the last one only that it is there, as it may be revised."""
+        for sent in self.lane.requests[self.counted : max(self.counted, count - 1)]:
+            self._digest.update(f"{sent.request} {sent.report.at} {sent.report.prompt};".encode())
+            self.counted += 1
+        return self._digest.hexdigest()
+
+
 class OpenSession:
     """A session that somebody looks at; used by one thread at a time, who holds the lock."""
 
@@ -51,6 +70,7 @@ class OpenSession:
         self.done = 0
         self.total = 0
         """Bytes read and to be read, while the session is read for the first time."""
+        self._marks = RequestMarks(self.reader.history.main)
         self._archived: ArchivedSession | None = None
         self._archived_at = (0, 0)
 
@@ -73,6 +93,16 @@ class OpenSession:
             self._archived = ArchivedSession(self.stored.path)
             self._archived_at = state
         return self._archived
+
+    def mark(self, count: int) -> str:
+        """The mark of the first ``count`` requests."""
+        lane = self.reader.history.main
+        marks = self._marks
+        if marks.lane is not lane or marks.counted > max(0, count - 1):
+            marks = RequestMarks(lane)
+            if count == len(lane.requests):
+                self._marks = marks
+        return marks.of(count)
 
     def close(self) -> None:
         """Let go of the index."""

@@ -4,6 +4,7 @@ import { append, h, replace, speak, swatch } from "./dom.js";
 import { money, percent, tokens, when, whole } from "./format.js";
 
 const uPlot = globalThis.uPlot;
+const TAILED = 3000;
 
 export function bandClass(bands, place) {
   const name = bands[place].name;
@@ -177,20 +178,19 @@ export class SessionCharts {
     this.show(Math.min(this.place, this.series.request.length - 1), false);
   }
 
-  // New requests: the first may be the newest one of before, with a newer report.
+  // New requests: the first may be the newest one of before, with a newer report. Behind the points of a long session,
+  // each the largest of its neighbours, they are points of their own, until there are so many that all are drawn anew.
   add(series) {
-    if (this.series.bucketed || this.part || series.bucketed) {
-      if (!this.part) this.reloadLater();
-      return;
-    }
+    if (this.part) return;
+    if (series.bucketed || (this.series.bucketed && this.series.request.length > TAILED)) { this.reloadLater(); return; }
     const following = this.place >= this.series.request.length - 1;
     const from = series.request[0];
     let keep = this.series.request.length;
     while (keep > 0 && this.series.request[keep - 1] >= from) keep -= 1;
     for (const name of ["place", "request", "at", "prompt", "read", "written", "fresh", "output", "usd"]) {
-      this.series[name] = this.series[name].slice(0, keep).concat(series[name]);
+      this.series[name].splice(keep, Infinity, ...series[name]);
     }
-    this.series.stack = this.series.stack.map((column, place) => column.slice(0, keep).concat(series.stack[place]));
+    this.series.stack.forEach((column, place) => column.splice(keep, Infinity, ...series.stack[place]));
     if (following) this.place = this.series.request.length - 1;
     this.redraw();
   }

@@ -33,6 +33,15 @@ export function replace(node, ...children) {
   return append(node, children);
 }
 
+// Makes these the children of a node, in this order, touching only what is elsewhere.
+export function arrange(node, children) {
+  children.forEach((child, place) => {
+    const there = node.children[place];
+    if (there !== child) node.insertBefore(child, there ?? null);
+  });
+  while (node.children.length > children.length) node.lastElementChild.remove();
+}
+
 export function card(title, about, ...children) {
   const header = h("header", null, h("h2", null, title), h("span", { class: "quiet" }, about ?? ""));
   return h("section", { class: "card", "aria-label": title }, header, ...children);

@@ -1,10 +1,11 @@
 // The list of sessions.
 
 import { follow, get } from "./api.js";
-import { append, card, h, replace, svg, tile } from "./dom.js";
+import { arrange, card, h, replace, svg, tile } from "./dom.js";
 import { money, percent, plural, stamp, tokens, when, whole } from "./format.js";
 
 const FIRST = 60;
+const MORE = 100;
 const SORTS = {
   modified: (row) => -(row.running ? Infinity : row.ended ? Date.parse(row.ended) / 1000 : row.modified),
   requests: (row) => -(row.requests ?? 0),
@@ -14,17 +15,29 @@ const SORTS = {
 };
 
 export async function sessionsPage(setState) {
-  let drawn = 0;
   let data = await get("/api/sessions");
-  const view = { filter: "", sort: "modified", cursor: -1, agents: false };
+  const view = { filter: "", sort: "modified", cursor: -1, rows: FIRST };
   const tiles = h("div", { class: "tiles" });
-  const days = h("div");
+  const dayBox = h("div");
   const body = h("tbody");
   const note = h("p", { class: "quiet", role: "status" });
   const filter = h("input", {
     class: "filter", type: "search", placeholder: "Filter by title, project or model  /", "aria-label": "Filter the sessions",
-    size: 36, oninput: () => { view.filter = filter.value; view.cursor = -1; draw(); },
+    size: 36, oninput: () => { view.filter = filter.value; anew(); },
   });
+  // Few of a long list are ever looked at: more rows are drawn when the end of those that there are comes near.
+  const more = h("button", { type: "button", onclick: () => { view.rows += MORE; draw(); } });
+  const rest = h("p", { class: "rest" });
+  const nearEnd = new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) more.click(); },
+    { rootMargin: "500px" });
+  const lineOf = keptLines();
+  let days = "";
+
+  function anew() {
+    view.cursor = -1;
+    view.rows = FIRST;
+    draw();
+  }
 
   function rows() {
     const wanted = view.filter.toLowerCase().split(/\s+/).filter(Boolean);
@@ -45,24 +58,34 @@ export async function sessionsPage(setState) {
       tile(money(total.savedUsd), "saved by the cache", "good"),
       tile(whole(total.compactions), total.compactions === 1 ? "compaction" : "compactions"),
       tile(whole(total.breaks), `cache breaks, ${whole(total.unexplained)} unexplained`));
-    replace(days, dayChart(data.days));
+    if (days !== JSON.stringify(data.days)) {
+      days = JSON.stringify(data.days);
+      replace(dayBox, dayChart(data.days));
+    }
     const listed = rows();
-    const lines = (from, to) => listed.slice(from, to).map((row, place) => line(row, from + place === view.cursor));
-    const first = view.cursor >= FIRST ? listed.length : FIRST;
-    replace(body, lines(0, first));
-    const turn = ++drawn;
-    // The rest of a long list is drawn when what can be seen of it is there.
-    if (listed.length > first) setTimeout(() => { if (turn === drawn) append(body, lines(first)); });
+    for (const [name, header] of Object.entries(sorted)) {
+      if (name !== view.sort) header.removeAttribute("aria-sort");
+      else header.setAttribute("aria-sort", name === "title" ? "ascending" : "descending");
+    }
+    if (view.cursor >= view.rows) view.rows = view.cursor + MORE;
+    arrange(body, listed.slice(0, view.rows).map((row, place) => lineOf(row, place === view.cursor)));
+    const left = listed.length - view.rows;
+    more.textContent = `Show ${whole(Math.min(left, MORE))} more of ${whole(left)}`;
+    replace(rest, left > 0 ? more : null);
     note.textContent = data.reading ? `Reading ${plural(data.reading, "more session")} …`
       : listed.length ? "" : view.filter ? "No session matches the filter."
       : "There are no recorded sessions on this machine yet. Run an agent, or sevenfold demo --keep.";
   }
 
-  const column = (name, label, kind) => h("th", { class: kind ?? null, "aria-sort": view.sort === name ? "descending" : null },
-    h("button", { type: "button", onclick: () => { view.sort = name; draw(); } }, label));
+  const sorted = {};
+  const column = (name, label, kind) => {
+    sorted[name] = h("th", { class: kind ?? null }, h("button", { type: "button", onclick: () => { view.sort = name; anew(); } }, label));
+    return sorted[name];
+  };
   const table = h("table", { class: "sessions" },
-    h("thead", null, h("tr", null, column("title", "Session"), h("th", null, "Context"), column("requests", "Requests", "num"),
-      column("usd", "Cost", "num"), column("lost", "Cache lost", "num"), h("th", null, "Health"))), body);
+    h("thead", null, h("tr", null, column("title", "Session"), column("modified", "Last used", "used"), h("th", { class: "spark" }, "Context"),
+      column("requests", "Requests", "num requests"), column("usd", "Cost", "num usd"), column("lost", "Cache lost", "num lost"),
+      h("th", { class: "health" }, "Health"))), body);
 
   function onKey(event) {
     if (event.target instanceof HTMLInputElement) {
@@ -86,14 +109,29 @@ export async function sessionsPage(setState) {
   const stop = follow(() => `/api/sessions/stream?since=${data.changes}`, (news) => { data = news; draw(); }, setState);
   const node = h("div", null,
     h("div", { class: "head" }, h("h1", null, "Sessions on this machine"), filter),
-    tiles, days,
-    h("section", { class: "card", "aria-label": "Sessions" }, note, table),
+    tiles, dayBox,
+    h("section", { class: "card", "aria-label": "Sessions" }, note, table, rest),
     h("p", { class: "sub" }, "Keys: j and k move, Enter opens, / filters. Amounts are list prices; an unknown price counts as nothing."));
-  return { node, title: "Sessions", leave: () => { stop(); removeEventListener("keydown", onKey); } };
+  const leave = () => { stop(); nearEnd.disconnect(); removeEventListener("keydown", onKey); };
+  return { node, title: "Sessions", ready: () => nearEnd.observe(rest), leave };
+}
+
+// The line of a session stays the same element while nothing in it changes: the list is told anew every second or two.
+function keptLines() {
+  const kept = new Map();
+  return (row, current) => {
+    const text = JSON.stringify([row, current]);
+    const before = kept.get(row.key);
+    if (before?.text === text) return before.node;
+    const node = line(row, current);
+    kept.set(row.key, { text, node });
+    return node;
+  };
 }
 
 function line(row, current) {
-  const about = [row.tool, row.project, row.model, stamp(row.ended) || when(row.modified)].filter(Boolean).join(" · ");
+  const used = stamp(row.ended) || when(row.modified);
+  const about = [row.tool, row.project, row.model].filter(Boolean).join(" · ");
   const sick = row.usd && row.lostUsd / row.usd >= 0.25;
   return h("tr", { class: `link${current ? " cursor" : ""}`, onclick: (event) => {
     if (!(event.target instanceof HTMLAnchorElement)) location.hash = `#/s/${row.key}`;
@@ -101,11 +139,12 @@ function line(row, current) {
   h("td", { class: "clip" },
     h("div", { class: "name" }, row.running ? [h("span", { class: "dot on", title: "running" }), " "] : null,
       h("a", { href: `#/s/${row.key}` }, row.title || row.name)),
-    h("div", { class: "sub" }, row.error ? row.error : about)),
+    h("div", { class: "sub" }, row.error ? row.error : about, h("span", { class: "used" }, ` · ${used}`))),
+  h("td", { class: "used" }, used),
   h("td", { class: "spark" }, row.known && row.sparks.length ? [sparkline(row), h("div", { class: "sub" },
     row.window ? `peak ${tokens(row.peak)} of ${tokens(row.window)}` : `peak ${tokens(row.peak)}`)] : h("span", { class: "sub" }, row.known ? "" : "not read yet")),
   h("td", { class: "num requests" }, row.known ? whole(row.requests) : ""),
-  h("td", { class: "num" }, row.known && row.requests ? h("b", null, money(row.usd)) : ""),
+  h("td", { class: "num usd" }, row.known && row.requests ? h("b", null, money(row.usd)) : ""),
   h("td", { class: `num lost${sick ? " bad" : ""}` }, row.known ? (row.lostUsd ? money(row.lostUsd) : "–") : ""),
   h("td", { class: "health" }, row.health.map((mark) => h("span", { class: `pill ${mark.level}` }, mark.text))));
 }
