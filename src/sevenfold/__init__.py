@@ -42,7 +42,8 @@ if TYPE_CHECKING:
         SubagentStop,
         UserPromptSubmit,
     )
-    from sevenfold.doors.server.client import AsyncServerClient, ServerClient
+    from sevenfold.doors.server.async_client import AsyncServerClient
+    from sevenfold.doors.server.client import ServerClient
     from sevenfold.doors.wrapping import conversation, wrap
     from sevenfold.events import Veto
     from sevenfold.memory.commands import MemoryCommands
@@ -127,7 +128,8 @@ _HOMES = {
     "archive.transcript": "ArchivedSession transcript",
     "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
     "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
-    "doors.server.client": "AsyncServerClient ServerClient",
+    "doors.server.async_client": "AsyncServerClient",
+    "doors.server.client": "ServerClient",
     "doors.wrapping": "conversation wrap",
     "events": "Veto",
     "memory.commands": "MemoryCommands",

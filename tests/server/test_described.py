@@ -18,7 +18,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from sevenfold.cli.main import main
 from sevenfold.doors.server.accounts import SpendingLimit, Tenant
-from sevenfold.doors.server.client import AsyncServerClient, ServerClient, ServerError
+from sevenfold.doors.server.async_client import AsyncServerClient
+from sevenfold.doors.server.client import ServerClient, ServerError
 from sevenfold.doors.server.openapi import document
 from sevenfold.doors.server.routes import Api
 from sevenfold.errors import InputError

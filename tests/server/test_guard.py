@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from sevenfold.doors.server import routes, server
+from sevenfold.doors.server import requests, server
 from sevenfold.doors.server.accounts import Tenant
 from sevenfold.doors.server.sessions import ServerLimits
 from sevenfold.lab.simulator.brains import EchoBrain
@@ -188,7 +188,7 @@ def test_a_body_may_be_so_long_and_no_longer(here: Served) -> None:
 
 @pytest.mark.spec("S36.8")
 def test_a_body_that_never_comes_is_not_waited_for(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
     head = f"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1:{here.server.port}\r\nAuthorization: Bearer {here.token}\r\n"
     with socket.create_connection(("127.0.0.1", here.server.port)) as line:
         line.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())

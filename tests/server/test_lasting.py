@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from sevenfold import Session
 from sevenfold.doors.server.account_databases import open_accounts
-from sevenfold.doors.server.accounts import Tenant
+from sevenfold.doors.server.accounts import Caller, Tenant
 from sevenfold.doors.server.client import ServerClient
+from sevenfold.doors.server.live import SessionKey, Standing
 from sevenfold.doors.server.sessions import ServerLimits
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
-from tests.server.serving import WEATHER, events_of, lasting, process, scripted, served, weather
+from tests.server.serving import WEATHER, events_of, lasting, names_of, process, scripted, served, weather
 
 
 class Gate:
@@ -129,9 +133,9 @@ def test_a_signal_lets_runs_end_and_refuses_new_ones(tmp_path: Path, unused_port
                 late = http.post("/v1/sessions/t/say", json={"text": "Late?"})
                 assert (late.status_code, late.json()["error"]["type"]) == (503, "server_stopping")
                 gate.let.set()
-                events_of("".join(stream.iter_text()))
+                names = names_of("".join(stream.iter_text()))
             assert running.wait() == 0
-        # Whether the stream told it before the server ended or the next one does: the answer is on record.
+        assert names.count("ended") == 1
         assert any("Answer 1." in log.read_text() for log in tmp_path.rglob("*.jsonl"))
 
 
@@ -158,15 +162,76 @@ def test_a_run_that_takes_too_long_is_paused_and_goes_on_with_the_next_server(tm
         gate.let.set()
     with served(tmp_path, gate, tools={"double": double}) as here:
         http = here.http()
-        names: list[str] = []
-        until = time.monotonic() + 60
-        # Until the run is adopted the session looks idle.
-        while "answer" not in names and time.monotonic() < until:
-            told = events_of(http.get("/v1/sessions/s/events?until=idle").text)
-            names = [name for _, name, _ in told]
+        told = events_of(http.get("/v1/sessions/s/events?until=idle").text)
+        names = [name for _, name, _ in told]
         assert [data["text"] for _, name, data in told if name == "answer"] == ["Eight."]
         assert names.count("tool_result") == 1
     assert gate.requests == 2
+
+
+@pytest.mark.spec("S36.9")
+def test_a_paused_run_is_work_for_whoever_asks_before_the_next_server_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    with served(tmp_path, gate, limits=ServerLimits(drain_seconds=0.0)) as here:
+        http = here.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False, "server_tools": []})
+        http.post("/v1/sessions/s/say", json={"text": "Think."})
+        assert gate.asked.wait(60)
+        here.accounts.begin_run("acme", "", "left")
+        # As the run of a server that was killed: nobody carries it out, and what was said is on record.
+        key = SessionKey("acme", "", "left")
+        caller = Caller(Tenant("acme"), "")
+        sessions = here.server.sessions
+        definition = sessions.definition_of(SessionKey("acme", "", "s"))
+        assert sessions.create(key, definition, caller)
+        with Session.open("left", model=definition.model, store=sessions.store_of("acme", "")) as left:
+            left.user("Think, too.")
+
+        async def open_before_it_is_adopted() -> Standing:
+            async with sessions.using(key, None) as live:
+                return live.standing()
+
+        opening = asyncio.run_coroutine_threadsafe(open_before_it_is_adopted(), sessions.loop)
+        assert opening.result(60).status == "working"
+        busy = http.post("/v1/sessions/left/say", json={"text": "And?"})
+        assert (busy.status_code, busy.json()["error"]["type"]) == (409, "session_working")
+        gate.let.set()
+        told = names_of(http.get("/v1/sessions/left/events?until=idle").text)
+        assert told[-2:] == ["ended", "status"]
+
+
+@pytest.mark.spec("S36.9")
+def test_a_stream_that_looks_while_a_run_ends_still_tells_its_end(tmp_path: Path) -> None:
+    gate = Gate()
+    limits = ServerLimits(requests=8, drain_seconds=5)
+    with served(tmp_path, gate, limits=limits) as here, ThreadPoolExecutor(1) as reader:
+        http = here.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False})
+        stream = reader.submit(_say_and_read, http)
+        assert gate.asked.wait(60)
+        sessions = here.server.sessions
+        free = threading.Event()
+
+        async def take_all_threads() -> None:
+            await asyncio.gather(*(sessions.in_thread(free.wait) for _ in range(limits.requests)))
+
+        # The stream can look what the session is doing only when a thread is free: after the run has ended.
+        taking = asyncio.run_coroutine_threadsafe(take_all_threads(), sessions.loop)
+        while sessions.threads.available_tokens:
+            time.sleep(0)
+        gate.let.set()
+        while sessions.run_of(SessionKey("acme", "", "s")) is not None:
+            time.sleep(0)
+        free.set()
+        taking.result(60)
+        assert names_of(stream.result(60))[-2:] == ["ended", "status"]
+
+
+def _say_and_read(http: httpx2.Client) -> str:
+    headers = {"Accept": "text/event-stream"}
+    return http.post("/v1/sessions/s/say", json={"text": "Think."}, headers=headers).text
 
 
 @pytest.mark.spec("S36.9")

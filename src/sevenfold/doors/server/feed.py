@@ -118,6 +118,11 @@ class Feed:
             with self._lock:
                 self._readers.discard(changed)
 
+    def wake(self) -> None:
+        """Let all streams look what the session is doing."""
+        with self._lock:
+            self._wake()
+
     def close(self) -> None:
         """Let all streams go on elsewhere: the session is not open here any more."""
         with self._lock:

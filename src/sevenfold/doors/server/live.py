@@ -115,6 +115,8 @@ class LiveSession:
         self.client = client
         self.working = False
         """Whether a run is under way, or about to begin."""
+        self.owed = False
+        """Whether a run is due that nobody has begun: an earlier server left it, or this one is about to begin it."""
         self.used_at = time.monotonic()
         self.last: SessionRunEnd | None = None
         """How the newest run here ended."""
@@ -131,14 +133,21 @@ class LiveSession:
 
     def standing(self) -> Standing:
         """What it is doing."""
-        if self.working:
-            return Standing("working")
+        return Standing("working") if self.working or self.owed else self.recorded()
+
+    def recorded(self) -> Standing:
+        """What it would be doing by its log alone, if nobody works on it."""
         return standing(self._view, self.definition.client_tools)
 
     @property
     def place(self) -> Cursor:
         """Behind everything that has been told."""
         return self.feed.place
+
+    def settled(self) -> None:
+        """No run is due any more: whoever waits for one looks again."""
+        self.owed = False
+        self.feed.wake()
 
     # -- what may be asked of it -----------------------------------------------------------------
 

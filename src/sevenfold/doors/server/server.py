@@ -127,12 +127,12 @@ class SessionServer:
             lifespan="off",
         )
         self._server = _Server(config, self._drain(api))
-        keeping = asyncio.create_task(self.sessions.keep_house(api.stopping))
+        keeping = asyncio.create_task(self.sessions.keep_house(api.streams.stopping))
         self._server.when_started = lambda: self._started(began)
         try:
             await self._server.serve(sockets=[self._listener])
         finally:
-            api.stopping.set()
+            api.streams.stopping.set()
             await keeping
 
     def _started(self, began: Callable[[], None] | None) -> None:
@@ -143,7 +143,7 @@ class SessionServer:
     def _drain(self, api: Api) -> Callable[[], Any]:
         async def drain() -> None:
             self.left = await self.sessions.drain()
-            await api.end_streams()
+            await api.streams.end()
             await self.sessions.close()
 
         return drain

@@ -129,20 +129,20 @@ class Sessions:
         self._opening = threading.Lock()
         self._clients: dict[str, Client] = {}
         self._running: dict[SessionKey, SessionRun] = {}
-        self._threads = CapacityLimiter(max(8, options.limits.requests))
+        self.threads = CapacityLimiter(max(8, options.limits.requests))
         limits = JobLimits(at_once=options.limits.runs, per_tenant=options.limits.tenant_runs)
         self._jobs = ThreadJobs({SESSION_RUN: self._carry_out}, limits=limits)
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
         metrics.gauge("sessions_open", "Sessions that are open here", lambda: len(self._live))
         metrics.gauge("runs_working", "Runs under way or waiting", lambda: len(self._running))
 
     def begin(self) -> None:
         """Begin to serve, on the running loop."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do something that blocks."""
-        return await to_thread.run_sync(work, limiter=self._threads)
+        return await to_thread.run_sync(work, limiter=self.threads)
 
     # -- stores ----------------------------------------------------------------------------------
 
@@ -291,10 +291,14 @@ class Sessions:
             listen=[self._metrics.listen],
         )
         try:
-            return LiveSession(key, definition, agent, client, partial(Feed, self._loop))
+            live = LiveSession(key, definition, agent, client, partial(Feed, self.loop))
+            # Whoever opens it before the run is adopted is to see that it works.
+            if live.recorded().status == "unfinished":
+                live.owed = self.accounts.has_run(key.tenant, key.user, key.name)
         except BaseException:
             agent.close()
             raise
+        return live
 
     def _client(self, model: str) -> Client:
         client = self._clients.get(model)
@@ -384,8 +388,9 @@ class Sessions:
             model=live.definition.model,
             attempts=1,
         )
-        run = SessionRun(spec.key, self._loop.create_future())
+        run = SessionRun(spec.key, self.loop.create_future())
         live.working = True
+        live.owed = False
         self._running[key] = run
         self._jobs.for_tenant(key.tenant).submit(spec)
         return run
@@ -415,11 +420,13 @@ class Sessions:
         finally:
             self._metrics.took("run_seconds", time.monotonic() - began)
             with suppress(RuntimeError):  # the loop is closed: the process is about to end
-                self._loop.call_soon_threadsafe(self._ended, live, end)
+                self.loop.call_soon_threadsafe(self._ended, live, end)
         return msgspec.to_builtins(end)
 
     def _ended(self, live: LiveSession, end: SessionRunEnd) -> None:
         """Take note that a run has ended, and tell of it."""
+        # The next server goes on with one that was paused, so for streams it has not ended.
+        live.owed = end.paused
         live.working = False
         live.used_at = time.monotonic()
         run = self._running.pop(live.key)
@@ -447,6 +454,12 @@ class Sessions:
             await self.in_thread(live.interrupt)
             await asyncio.wait([run.done], timeout=_INTERRUPTING_SECONDS)
 
+    async def disown(self, live: LiveSession) -> None:
+        """Do not go on with a run that an earlier server left."""
+        key = live.key
+        await self.in_thread(partial(self.accounts.end_run, key.tenant, key.user, key.name))
+        live.settled()
+
     async def adopt(self) -> None:
         """Go on with runs whose server died."""
         for named in await self.in_thread(self.accounts.runs):
@@ -458,7 +471,7 @@ class Sessions:
                 async with self.using(key, None) as live:
                     if live.working:
                         continue
-                    state = await self.in_thread(live.standing)
+                    state = await self.in_thread(live.recorded)
                     if state.status == "unfinished":
                         await self.start(live)
                         continue
