@@ -89,10 +89,10 @@ def test_an_agent_whose_closing_fails_half_way_can_be_opened_again(
 def test_a_limit_in_dollars_that_cannot_be_kept_is_refused(folder: Path) -> None:
     made = options(folder, {"name": "s"})
     with pytest.raises(
-        InputError, match=r"max_usd=1.0 cannot be kept: what qwen3:8b costs is not known.*max_turns"
+        InputError, match=r"max_usd=1.0 cannot be enforced: the price of qwen3:8b is unknown.*max_turns"
     ):
         sevenfold.Agent(UNPRICED, client=Model([]), max_usd=1.0, **made)
-    with pytest.raises(InputError, match="what qwen3:8b costs is not known"):
+    with pytest.raises(InputError, match="the price of qwen3:8b is unknown"):
         agent([], folder, max_usd=1.0, settings={"summary_model": UNPRICED})
     with agent([], folder, max_usd=1.0):
         pass

@@ -286,7 +286,7 @@ def test_one_run_at_a_time() -> None:
 
 
 def test_a_reader_that_is_slow_makes_the_agent_wait_but_never_the_engine() -> None:
-    queue = EventQueue(most=2)
+    queue = EventQueue(limit=2)
     queue.put(Piece("text", "1"))
     queue.put(Piece("text", "2"))
     put = threading.Thread(target=lambda: queue.put(Piece("text", "3")), daemon=True)
@@ -302,7 +302,7 @@ def test_a_reader_that_is_slow_makes_the_agent_wait_but_never_the_engine() -> No
 
 
 def test_a_reader_that_has_gone_makes_nobody_wait() -> None:
-    queue = EventQueue(most=1)
+    queue = EventQueue(limit=1)
     queue.put(Piece("text", "1"))
     queue.leave()
     queue.put(Piece("text", "2"))

@@ -63,7 +63,7 @@ def test_what_is_no_prompt_of_one_line_is_no_suggestion(answer):
 def test_a_suggestion_that_comes_too_late_is_forgotten():
     session = sevenfold.Session.in_memory(model=MODEL, settings={"prompt_suggestion": True})
     suggestion = session.conversation.state(Suggestion)
-    asked = suggestion._asked
+    asked = suggestion._number
     suggestion.forget()
     suggestion._done(asked, "Run the tests.")
     assert suggestion.text == ""

@@ -69,7 +69,7 @@ def test_text_that_stands_there_more_than_once_needs_to_be_clearer(hands, file):
 
 def test_places_that_reach_into_each_other_are_more_than_one():
     with pytest.raises(Refused, match="2 times"):
-        replaced(b"aaa", b"aa", b"b", everywhere=False, path="x")
+        replaced(b"aaa", b"aa", b"b", replace_all=False, path="x")
 
 
 def test_text_that_is_not_there_gets_a_hint(hands, file):
@@ -238,7 +238,7 @@ def test_an_edit_applies_exactly_once_and_leaves_the_rest_as_it_was(before, old,
         content.count(old) == 1 and content.find(old) == content.rfind(old) == len(before) and old != new
     )
     assume(b"\n" not in content or b"\r" not in content)
-    assert replaced(content, old, new, everywhere=False, path="x") == before + new + after
+    assert replaced(content, old, new, replace_all=False, path="x") == before + new + after
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab", ""]), max_size=12), st.data())
@@ -249,15 +249,15 @@ def test_with_windows_line_ends_an_edit_is_the_edit_of_the_text(lines, data):
     )
     new = data.draw(st.text("ab\n", max_size=4))
     try:
-        plain = replaced(text.encode(), old.encode(), new.encode(), everywhere=False, path="x")
+        plain = replaced(text.encode(), old.encode(), new.encode(), replace_all=False, path="x")
     except Refused:
         with pytest.raises(Refused):
             replaced(
-                text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x"
+                text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), replace_all=False, path="x"
             )
         return
     windows = replaced(
-        text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), everywhere=False, path="x"
+        text.replace("\n", "\r\n").encode(), old.encode(), new.encode(), replace_all=False, path="x"
     )
     assert windows == plain.replace(b"\n", b"\r\n")
 

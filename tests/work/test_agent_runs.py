@@ -303,7 +303,7 @@ def test_no_job_can_name_other_code(jobs: Any, name: str) -> None:
 def test_what_makes_no_sense_is_refused_at_once(jobs: Any) -> None:
     for given in ({"agent": ""}, {"session": ""}, {"prompt": ""}):
         options: Any = {"prompt": "How many?", "agent": "counter", "session": "s", **given}
-        with pytest.raises(InputError, match="has to be a text"):
+        with pytest.raises(InputError, match="must be a non-empty string"):
             sevenfold.Agent.submit(jobs=jobs, **options)
     jobs.submit(JobSpec("run", key="odd", payload={"prompt": 1}, session="s"))
     assert "no run of an agent" in jobs.wait("odd").error

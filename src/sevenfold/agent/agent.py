@@ -154,10 +154,12 @@ class _BaseAgent:
         """
         log = self.assembly.store.log
         checkpoints = self._kept_files()
-        found = log.record(record)
-        if found is None:
+        target = log.record(record)
+        if target is None:
             raise Refused(f"there is no record {record} in this session")
-        return checkpoints.plan(lambda tip: (at := log.record(tip)) is None or at[0] >= found[0])
+        return checkpoints.plan(
+            lambda tip: (tip_record := log.record(tip)) is None or tip_record[0] >= target[0]
+        )
 
     def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
         """Restore files, except those in ``but``; returns the files that could not be restored, and why."""
@@ -166,21 +168,21 @@ class _BaseAgent:
     def _kept_files(self) -> Checkpoints:
         if self.assembly.checkpoints is None:
             raise Refused(
-                "files are not kept here: pass checkpoints=True, and leave the setting checkpoints on"
+                "checkpoints are off: pass checkpoints=True, and leave the setting checkpoints on"
             )
         return self.assembly.checkpoints
 
     def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
         """Run a command line for the user; with ``asked``, only if permitted, like the agent's own commands."""
-        parts = self.assembly
+        assembly = self.assembly
         call = ToolCall("for-the-user", ShellTool.name, {"command": command})
         with self._claimed():
-            parts.executor.begin()
+            assembly.executor.begin()
             if asked:
-                (result,) = drive(parts.executor.run([call]), None)
+                (result,) = drive(assembly.executor.run([call]), None)
                 return ToolOutput(result["content"], is_error=result.get("is_error", False))
-            box = Toolbox([ShellTool(parts.state.processes)])
-            context = parts.executor.context.for_call(call.id)
+            box = Toolbox([ShellTool(assembly.state.processes)])
+            context = assembly.executor.context.for_call(call.id)
             environ = {name: value for name, value in context.environ().items() if name != AGENT_VARIABLE}
             return box.run(call.name, call.input, replace(context, environ=lambda: environ))
 
@@ -341,9 +343,11 @@ class Agent(_BaseAgent):
             return self._drive(loop.compact(request))
 
     def _drive(self, flow: Flow[R]) -> R:
-        parts = self.assembly
+        assembly = self.assembly
         lock = self.assembly.conversation.lock
-        return drive(flow, self._interruptible, parts.reporter.put, self._hooks, lock, parts.loop.stopped)
+        return drive(
+            flow, self._interruptible, assembly.reporter.put, self._hooks, lock, assembly.loop.stopped
+        )
 
     def _stop(self, work: Future[Finished]) -> None:
         if not work.done():
@@ -355,13 +359,13 @@ class Agent(_BaseAgent):
 
     def close(self) -> None:
         """Stop working, and release the session so that others can open it."""
-        with ExitStack() as parts:  # in reverse order, each even if another one fails
+        with ExitStack() as cleanup:  # in reverse order, each even if another one fails
             if self._owned:
-                parts.callback(self._client.close)
-            parts.callback(self.session.close)
-            parts.callback(self.assembly.close)
-            parts.callback(self._fire_end)
-            parts.callback(self._halt)
+                cleanup.callback(self._client.close)
+            cleanup.callback(self.session.close)
+            cleanup.callback(self.assembly.close)
+            cleanup.callback(self._fire_end)
+            cleanup.callback(self._halt)
 
     def _halt(self) -> None:
         if self._running and self._work is not None:
@@ -432,14 +436,14 @@ class AsyncAgent(_BaseAgent):
             return await self._drive(loop.compact(request))
 
     async def _drive(self, flow: Flow[R]) -> R:
-        parts = self.assembly
+        assembly = self.assembly
         lock = self.assembly.conversation.lock
         return await drive_async(
             flow,
             self._interruptible,
-            parts.reporter.put,
+            assembly.reporter.put,
             self._hooks,
-            parts.loop.stopped,
+            assembly.loop.stopped,
             lock,
             self.session.steps,
         )
@@ -453,13 +457,13 @@ class AsyncAgent(_BaseAgent):
 
     async def close(self) -> None:
         """See `Agent.close`."""
-        async with AsyncExitStack() as parts:
+        async with AsyncExitStack() as cleanup:
             if self._owned:
-                parts.push_async_callback(self._client.close)
-            parts.push_async_callback(self.session.close)
-            parts.push_async_callback(asyncio.to_thread, self.assembly.close)
-            parts.push_async_callback(self._fire_end)
-            parts.push_async_callback(self._halt)
+                cleanup.push_async_callback(self._client.close)
+            cleanup.push_async_callback(self.session.close)
+            cleanup.push_async_callback(asyncio.to_thread, self.assembly.close)
+            cleanup.push_async_callback(self._fire_end)
+            cleanup.push_async_callback(self._halt)
 
     async def _halt(self) -> None:
         if self._running and self._task is not None:

@@ -123,20 +123,20 @@ class Reporter:
 class EventQueue:
     """A queue from the agent's thread to the reader's thread."""
 
-    def __init__(self, most: int = MOST_WAITING) -> None:
+    def __init__(self, limit: int = MOST_WAITING) -> None:
         self._events: deque[AgentEvent] = deque()
-        self._most = most
+        self._limit = limit
         self._changed = threading.Condition()
-        self._over = False
-        self._left = False
-        self._reported = self._taken = self._handled = 0
+        self._ended = False
+        self._reader_gone = False
+        self._reported = self._delivered = self._handled = 0
 
     def put(self, event: AgentEvent) -> None:
         """Add an event; blocks while the queue is full, except for engine events and notices."""
         with self._changed:
             if not isinstance(event, Happened | Notice):
-                self._changed.wait_for(lambda: len(self._events) < self._most or self._left)
-            if not self._left:
+                self._changed.wait_for(lambda: len(self._events) < self._limit or self._reader_gone)
+            if not self._reader_gone:
                 self._events.append(event)
                 self._reported += 1
             self._changed.notify_all()
@@ -145,31 +145,33 @@ class EventQueue:
         """Wait until the reader has handled all events put so far."""
         with self._changed:
             goal = self._reported
-            self._changed.wait_for(lambda: self._handled >= goal or self._left or self._over)
+            self._changed.wait_for(lambda: self._handled >= goal or self._reader_gone or self._ended)
 
     def end(self) -> None:
         """Mark the end of the events."""
         with self._changed:
-            self._over = True
+            self._ended = True
             self._changed.notify_all()
 
     def leave(self) -> None:
         """Note that the reader is gone: drop all events, and stop waiting for it."""
         with self._changed:
-            self._left = True
+            self._reader_gone = True
             self._events.clear()
             self._changed.notify_all()
 
     def get(self) -> AgentEvent | None:
         """Wait for the next event; returns None after the last one."""
         with self._changed:
-            self._handled = self._taken  # a reader that asks for the next event has handled the last one
+            self._handled = (
+                self._delivered
+            )  # a reader that asks for the next event has handled the last one
             self._changed.notify_all()
             # Wait in short steps, so that a keyboard interrupt is noticed.
-            while not self._events and not self._over:
+            while not self._events and not self._ended:
                 self._changed.wait(0.5)
             event = self._events.popleft() if self._events else None
-            self._taken += event is not None
+            self._delivered += event is not None
             self._changed.notify_all()
             return event
 

@@ -164,12 +164,12 @@ class Assembly:
         self.clock = options.get("clock") or SystemClock()
         self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
         if not self.workspace.is_dir():
-            raise InputError(f"{self.workspace} is not a folder an agent could work in")
+            raise InputError(f"the workspace {self.workspace} is not a folder")
         self.roots = tuple(Path(root).expanduser().resolve() for root in options.get("roots", ()))
         """Further folders that count as the workspace."""
         for root in self.roots:
             if not root.is_dir():
-                raise InputError(f"{root} is not a folder an agent could work in")
+                raise InputError(f"{root}, one of the roots, is not a folder")
         self.user_folder = user_folder(os.environ)
         self.trusted: bool = (
             descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
@@ -204,9 +204,11 @@ class Assembly:
         if (descent := self.descent) is not None:
             return descent.parent.home.of_subagent(descent.entry.id), descent.open()
         if name is not None:
-            place = self.options.get("store")
-            where = OpenOptions(folder=self.workspace, store=place, branch=branch, settings=settings or {})
-            store = factory.on_disk(name, where)
+            store_option = self.options.get("store")
+            open_options = OpenOptions(
+                folder=self.workspace, store=store_option, branch=branch, settings=settings or {}
+            )
+            store = factory.on_disk(name, open_options)
             assert store.store is not None
             try:
                 return AgentHome.for_session(store.store, name, branch), store
@@ -226,20 +228,24 @@ class Assembly:
         return Assembly(descent.entry.started.model, descent.options(), self.client, descent)
 
     def _connect_servers(self) -> McpServers | None:
-        given = self.options.get("mcp")
-        if given is None:
+        mcp_option = self.options.get("mcp")
+        if mcp_option is None:
             return None
         # Imported here because most agents have no servers.
         from sevenfold.agent.mcp.servers import McpServers
 
-        return given if isinstance(given, McpServers) else McpServers.of(given, self.workspace, files=False)
+        return (
+            mcp_option
+            if isinstance(mcp_option, McpServers)
+            else McpServers.of(mcp_option, self.workspace, files=False)
+        )
 
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.home.scratch)
-        new = self.home.saved is None or _is_unwritten(self.home.saved)
+        starts_fresh = self.home.saved is None or _is_unwritten(self.home.saved)
         self.state = AgentState(self)
-        if self.descent is not None and self.descent.fork and new:
+        if self.descent is not None and self.descent.fork and starts_fresh:
             self.state.inherit(self.descent.parent.state)
         limits = RunLimits(
             options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
@@ -248,7 +254,7 @@ class Assembly:
         self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
         self.box = self._toolbox()
         self._loop: Loop | None = None
-        self.prompt = AgentPrompt(self, lambda: (limits, self._loop.left if self._loop else limits))
+        self.prompt = AgentPrompt(self, lambda: (limits, self._loop.remaining if self._loop else limits))
         self.conversation: Conversation = self._conversation()
         self.team = Team(self, self.types.known) if self.types else None
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
@@ -291,16 +297,18 @@ class Assembly:
         """The types of agents it may start; None if it may not start any."""
         if self.descent is not None:
             return self.descent.parent.types
-        given = self.options.get("agents", False)
+        agents_option = self.options.get("agents", False)
         settings = self.store.settings.current()
         # The smallest windows have no room for the tools.
-        if given is False or not settings.agent_depth or self.fit.size == "tiny":
+        if agents_option is False or not settings.agent_depth or self.fit.size == "tiny":
             return None
         # Imported here because most agents start no others.
         from sevenfold.agent.team.definitions import AgentCatalog
 
         folders = self.workspace, self.user_folder
-        return AgentCatalog(*folders, Trust(self.user_folder).covers, {} if given is True else given)
+        return AgentCatalog(
+            *folders, Trust(self.user_folder).covers, {} if agents_option is True else agents_option
+        )
 
     @property
     def _lists_types(self) -> bool:
@@ -310,9 +318,9 @@ class Assembly:
         return self.has_standard_prompt
 
     def _toolbox(self) -> Toolbox:
-        given = self.options.get("tools")
-        if given is not None:
-            self.own_tools = as_tools(given)
+        tools_option = self.options.get("tools")
+        if tools_option is not None:
+            self.own_tools = as_tools(tools_option)
         else:
             self.own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.options.get("memory") == "tool":
@@ -323,10 +331,10 @@ class Assembly:
             )
         if (descent := self.descent) is not None:
             # This only affects what the model is shown; what it may use is decided at each call.
-            listed = {one.name for one in descent.parent.own_tools}
+            listed_names = {tool.name for tool in descent.parent.own_tools}
             if not descent.fork:
-                listed = {name for name in listed if descent.definition.allows(name)}
-            self.own_tools = [one for one in self.own_tools if one.name in listed]
+                listed_names = {name for name in listed_names if descent.definition.allows(name)}
+            self.own_tools = [tool for tool in self.own_tools if tool.name in listed_names]
         if self.servers is None:
             return Toolbox(self.own_tools)
         from sevenfold.agent.mcp.deferred import toolbox
@@ -388,12 +396,12 @@ class Assembly:
 
     def _answer_limit(self, settings: Settings) -> int:
         """The most tokens of one answer: what the caller or the settings say, or as many as the model can write."""
-        given = self.options.get("max_tokens")
-        if given is not None:
-            return given
-        usual = answer_limit(self.profile, window_for(self.profile, settings))
+        max_tokens = self.options.get("max_tokens")
+        if max_tokens is not None:
+            return max_tokens
+        model_limit = answer_limit(self.profile, window_for(self.profile, settings))
         if settings.answer_tokens is None:
-            return usual if self.fit.answer is None else min(usual, self.fit.answer)
+            return model_limit if self.fit.answer is None else min(model_limit, self.fit.answer)
         return min(settings.answer_tokens, self.profile.max_output)
 
     def _control_fields(self, settings: Settings, answer: int) -> dict[str, Any]:
@@ -402,8 +410,8 @@ class Assembly:
         What the caller gives must suit the model. A setting holds for all models, so it is left out where it does not.
         """
         thinking = self.options.get("thinking")
-        given = thinking if isinstance(thinking, str) else None
-        fields = control_fields(self.profile, self.options.get("effort"), given, answer)
+        thinking_choice = thinking if isinstance(thinking, str) else None
+        fields = control_fields(self.profile, self.options.get("effort"), thinking_choice, answer)
         for effort, choice in ((settings.effort, None), (None, settings.thinking)):
             with suppress(InputError):
                 fields = {**control_fields(self.profile, effort, choice, answer), **fields}
@@ -414,8 +422,8 @@ class Assembly:
             return None
         if self.descent is not None:
             # The user restores files to a point in the main conversation.
-            above = self.descent.parent
-            return above.checkpoints if self.workspace == above.workspace else None
+            parent = self.descent.parent
+            return parent.checkpoints if self.workspace == parent.workspace else None
         transcript = self.conversation.transcript
         processes = self.state.processes
         gate = self.state.gate
@@ -462,18 +470,20 @@ class Assembly:
         """Carry out a fork's calls with reading tools only, without asking the user or recording what was read."""
         desk = Desk(self.workspace)
         desk.restore(self.state.desk.state())
-        given = replace(
+        context = replace(
             self.executor.context,
             desk=desk,
             abort=Abort(),
             unchanged=lambda path, version: None,
             room=min(self.fit.room, FORK_ROOM),
         )
-        now = self.state.grants.now
+        permissions = self.state.grants.now
         memory = self.conversation.services.memory
-        grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
+        grants = Grants(
+            replace(permissions, readable=(*permissions.readable, *([memory.path] if memory else [])))
+        )
         box = Toolbox(tool for tool in self.box if tool.kind in READS)
-        executor = Executor(box, given, grants, self.hooks, Callbacks())
+        executor = Executor(box, context, grants, self.hooks, Callbacks())
         executor.hands_over = False
         return executor.run(calls)
 
@@ -489,9 +499,9 @@ class Assembly:
 
     def common_hook_fields(self) -> dict[str, Any]:
         """The fields that every hook input has."""
-        below = self.descent
+        descent = self.descent
         return {
-            **({"agent_id": below.entry.id, "agent_type": below.definition.name} if below else {}),
+            **({"agent_id": descent.entry.id, "agent_type": descent.definition.name} if descent else {}),
             "session_id": self.store.name,
             "transcript_path": self.store.path,
             "cwd": str(self.state.desk.cwd),
@@ -500,21 +510,21 @@ class Assembly:
 
     def close(self) -> None:
         """Stop its sub-agents, save the state, and end background commands and MCP servers."""
-        with ExitStack() as parts:
-            parts.callback(self._unmark)
-            parts.callback(self.presence.close)
+        with ExitStack() as cleanup:
+            cleanup.callback(self._unmark)
+            cleanup.callback(self.presence.close)
             if self.servers is not None and self.descent is None:
-                parts.callback(self.servers.close)
-            parts.callback(self.state.close)
+                cleanup.callback(self.servers.close)
+            cleanup.callback(self.state.close)
             if self.team is not None:
-                parts.callback(self.team.close)
+                cleanup.callback(self.team.close)
 
     def end(self) -> None:
         """Close a sub-agent, including its conversation and log."""
-        with ExitStack() as parts:
-            parts.callback(self.conversation.close)
-            parts.callback(self.store.recall.close)
-            parts.callback(self.close)
+        with ExitStack() as cleanup:
+            cleanup.callback(self.conversation.close)
+            cleanup.callback(self.store.recall.close)
+            cleanup.callback(self.close)
 
     def session_end(self) -> SessionEnd:
         """The hook event for closing the agent."""
@@ -560,8 +570,8 @@ class Assembly:
         if (rules := self.state.grants.now.rules) == PermissionRules():
             return
         standard = standard_tools(self.state.processes, skills=self.skills)
-        known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
-        for line in unknown_rules(rules, known):
+        known_tools = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
+        for line in unknown_rules(rules, known_tools):
             self.conversation.events.aside("rules", line)
 
     def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:
@@ -601,8 +611,8 @@ class Assembly:
 
     def is_own_file(self, path: str) -> bool:
         """Whether the path is one of the session's own files."""
-        own = {self.store.path, self.store.notes.path}
-        return path in own or Path(path).is_relative_to(self.home.folder)
+        own_paths = {self.store.path, self.store.notes.path}
+        return path in own_paths or Path(path).is_relative_to(self.home.folder)
 
     def skill_text(self, name: str) -> str:
         """The text of a skill; empty if there is no such skill any more, or its folder is no longer trusted."""

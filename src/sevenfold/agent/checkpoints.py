@@ -143,26 +143,26 @@ class Checkpoints:
         """
         self.problem = ""
         """Why changes by commands cannot be restored; empty if they can."""
-        kept = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
-        self._folder = kept.path
-        self._mirror = kept.mirror
-        self._check = kept.check
+        mirrored = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
+        self._folder = mirrored.path
+        self._mirror = mirrored.mirror
+        self._check = mirrored.check
         self._workspace = workspace
         self._listing = listing
         self._tip = tip
         self._busy = busy
         self._is_secret = is_secret
         self._lock = threading.RLock()
-        self._open: list[Sequence[str] | None] = []
+        self._running_calls: list[Sequence[str] | None] = []
         """The files that each running call may change; None: any file."""
-        self._began = 0
-        self._looked: dict[str, tuple[tuple[int, ...], FileState]] = {}
+        self._first_began = 0
+        self._states_read: dict[str, tuple[tuple[int, ...], FileState]] = {}
         """File states with the stat data they were read at, so that unchanged files are not read again."""
         self._known: dict[str, FileState | None] = {}
-        self._whole = False
+        self._all_known = False
         self._changes: list[FilesChanged] = []
-        self._kept = -1
-        self._unended = ""
+        self._stored_bytes = -1
+        self._unended_tip = ""
         """The tip when a call began that has not ended, in this process or an earlier one; empty if there is none."""
         self._restoring: Sequence[FileChange] = ()
         """The changes of a restore that has not ended."""
@@ -174,41 +174,43 @@ class Checkpoints:
         """Scan and record the state before a call that may change these files; None: any file."""
         with self._lock:
             names = self._names(paths)
-            self._look(names, "agent" if self._open or self._busy() else "user")
-            self._write(CallBegan(self._tip() or "?", self._began if self._open else time.time_ns()))
-            self._open.append(names)
+            self._record_differences(names, "agent" if self._running_calls or self._busy() else "user")
+            self._write(
+                CallBegan(self._tip() or "?", self._first_began if self._running_calls else time.time_ns())
+            )
+            self._running_calls.append(names)
 
     def end(self, paths: Sequence[str] | None = None) -> None:
         """Scan and record the changes of a call that has ended; ``paths`` as passed to `begin`."""
         with self._lock:
             names = self._names(paths)
-            self._look(names, "agent")
-            self._open.remove(names)
-            if not self._open:
+            self._record_differences(names, "agent")
+            self._running_calls.remove(names)
+            if not self._running_calls:
                 self._write(CallsEnded())
 
-    def _look(self, names: Sequence[str] | None, by: By) -> None:
+    def _record_differences(self, names: Sequence[str] | None, by: By) -> None:
         """Compare files (None: all files) with their known states, and record the differences as made by ``by``."""
         listed = self._all() if names is None else names
-        now = {name: self._state(name) for name in listed}
-        unknown = {name for name in now if name not in self._known}
-        if self._whole and names is None and by == "agent":
+        current = {name: self._state(name) for name in listed}
+        unknown = {name for name in current if name not in self._known}
+        if self._all_known and names is None and by == "agent":
             # A new file that is older than the call existed before it, but was not listed: its folder was ignored.
-            unknown = {name for name in unknown if self._stamp(name) < self._began - CLOCK_STEP}
+            unknown = {name for name in unknown if self._stamp(name) < self._first_began - CLOCK_STEP}
         whole = names is None and not self.problem
-        if unknown or (whole and not self._whole):
-            self._write(FilesSeen({name: now[name] for name in sorted(unknown)}, whole))
+        if unknown or (whole and not self._all_known):
+            self._write(FilesSeen({name: current[name] for name in sorted(unknown)}, whole))
         changed = [
             FileChange(name, self._known.get(name), state)
-            for name, state in sorted(now.items())
+            for name, state in sorted(current.items())
             if self._known.get(name) != state
         ]
         if changed:
-            self._write(FilesChanged(self._unended or self._tip() or "", by, tuple(changed)))
+            self._write(FilesChanged(self._unended_tip or self._tip() or "", by, tuple(changed)))
 
-    def _everything(self) -> list[str] | None:
-        """The argument for `_look` that covers all we track: None (all files), or only the files scanned so far."""
-        return None if self._whole else list(self._known)
+    def _tracked_names(self) -> list[str] | None:
+        """The names to compare to cover all that is tracked: None (all files), or only the files scanned so far."""
+        return None if self._all_known else list(self._known)
 
     def _all(self) -> list[str]:
         """The listed files and all files known already."""
@@ -247,50 +249,58 @@ class Checkpoints:
         """The current state of a file, None if there is no regular file; stores its content if possible."""
         path = self._workspace / name
         try:
-            about = path.lstat()
-            if not stat.S_ISREG(about.st_mode):
+            file_stat = path.lstat()
+            if not stat.S_ISREG(file_stat.st_mode):
                 return None
-            mark = (about.st_mode, about.st_size, about.st_mtime_ns, about.st_ino, about.st_ctime_ns)
-            if (seen := self._looked.get(name)) is not None and seen[0] == mark:
-                return seen[1]
-            state = self._read(path, about)
+            fingerprint = (
+                file_stat.st_mode,
+                file_stat.st_size,
+                file_stat.st_mtime_ns,
+                file_stat.st_ino,
+                file_stat.st_ctime_ns,
+            )
+            if (cached := self._states_read.get(name)) is not None and cached[0] == fingerprint:
+                return cached[1]
+            state = self._read(path, file_stat)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
             return FileState("", 0, UNREADABLE)
-        if time.time_ns() - about.st_ctime_ns > CLOCK_STEP:  # else a change may keep the timestamp
-            self._looked[name] = mark, state
+        if time.time_ns() - file_stat.st_ctime_ns > CLOCK_STEP:  # else a change may keep the timestamp
+            self._states_read[name] = fingerprint, state
         return state
 
-    def _read(self, path: Path, about: os.stat_result) -> FileState:
-        mode = stat.S_IMODE(about.st_mode)
-        rough = f"{about.st_size}-{about.st_mtime_ns}"
-        if about.st_size > LARGEST_FILE:
-            return FileState(rough, mode, TOO_LARGE)
+    def _read(self, path: Path, file_stat: os.stat_result) -> FileState:
+        mode = stat.S_IMODE(file_stat.st_mode)
+        rough_digest = f"{file_stat.st_size}-{file_stat.st_mtime_ns}"
+        if file_stat.st_size > LARGEST_FILE:
+            return FileState(rough_digest, mode, TOO_LARGE)
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if self._is_secret(content.decode(errors="replace")):
             return FileState(digest, mode, SECRET)
         try:
-            kept = self._keep(digest, content)
+            stored = self._store_content(digest, content)
         except (OSError, TranscriptError) as error:
             return FileState(digest, mode, f"it could not be kept ({error})")
-        return FileState(digest, mode, "" if kept else FULL)
+        return FileState(digest, mode, "" if stored else FULL)
 
     # -- contents -------------------------------------------------------------------------------------
 
     def _object(self, digest: str) -> Path:
         return self._folder / "contents" / digest[:2] / digest[2:]
 
-    def _keep(self, digest: str, content: bytes) -> bool:
+    def _store_content(self, digest: str, content: bytes) -> bool:
         target = self._object(digest)
         if target.exists():
             return True
-        if self._kept < 0:
-            self._kept = sum(one.stat().st_size for one in self._folder.glob("contents/*/*"))
-        if self._kept + len(content) > LARGEST_FOLDER:
+        if self._stored_bytes < 0:
+            self._stored_bytes = sum(
+                stored_file.stat().st_size for stored_file in self._folder.glob("contents/*/*")
+            )
+        if self._stored_bytes + len(content) > LARGEST_FOLDER:
             return False
-        self._kept += len(content)
+        self._stored_bytes += len(content)
         if self._mirror is not None:
             self._mirror.write(target, content)
             return True
@@ -308,9 +318,9 @@ class Checkpoints:
         try:
             content = self._object(state.digest).read_bytes()
         except OSError as error:
-            raise Refused(f"the content kept of it cannot be read: {error}") from error
+            raise Refused(f"its saved content cannot be read: {error}") from error
         if hashlib.sha256(content).hexdigest() != state.digest:
-            raise Refused("the content kept of it was changed: it is damaged, or a secret in it was purged")
+            raise Refused("its saved content was changed: it is damaged, or a secret in it was purged")
         return content
 
     # -- restoring ------------------------------------------------------------------------------------
@@ -318,30 +328,35 @@ class Checkpoints:
     def plan(self, since: Callable[[str], bool]) -> RestorePlan:
         """Plan how to undo the agent's changes, beginning with the first one whose tip satisfies ``since``."""
         with self._lock:
-            if self._open:
+            if self._running_calls:
                 raise Refused("files are being changed; wait until that is done, or interrupt it")
-            self._look(self._everything(), "agent" if self._busy() else "user")
-            first = next((n for n, one in enumerate(self._changes) if since(one.tip)), len(self._changes))
-            then: dict[str, FileState | None] = {}
+            self._record_differences(self._tracked_names(), "agent" if self._busy() else "user")
+            first = next(
+                (index for index, change in enumerate(self._changes) if since(change.tip)),
+                len(self._changes),
+            )
+            earlier_states: dict[str, FileState | None] = {}
             ask: dict[str, str] = {}
             for change in self._changes[first:]:
                 for file in change.files:
                     if change.by != "user":
-                        then.setdefault(file.path, file.before)
-                    elif file.path in then:
+                        earlier_states.setdefault(file.path, file.before)
+                    elif file.path in earlier_states:
                         ask[file.path] = YOURS
             files: list[FileChange] = []
             lost: dict[str, str] = {}
-            for path, was in sorted(then.items()):
-                now = self._known.get(path)
-                if now == was:
+            for path, earlier in sorted(earlier_states.items()):
+                current = self._known.get(path)
+                if current == earlier:
                     continue
-                if was is not None and was.unkept:
-                    lost[path] = f"its earlier content was not kept: {was.unkept}"
+                if earlier is not None and earlier.unkept:
+                    lost[path] = f"its earlier content was not kept: {earlier.unkept}"
                     continue
-                files.append(FileChange(path, now, was))
-                if now is not None and now.unkept:
-                    ask.setdefault(path, f"what it holds now could not be brought back again: {now.unkept}")
+                files.append(FileChange(path, current, earlier))
+                if current is not None and current.unkept:
+                    ask.setdefault(
+                        path, f"what it holds now could not be brought back again: {current.unkept}"
+                    )
             chosen = {file.path for file in files}
             return RestorePlan(
                 tuple(files), {path: why for path, why in ask.items() if path in chosen}, lost
@@ -352,27 +367,27 @@ class Checkpoints:
         with self._lock:
             chosen = tuple(file for file in plan.files if file.path not in but)
             self._write(RestoreBegan(chosen))
-            return self._bring_back()
+            return self._finish_restore()
 
-    def _bring_back(self) -> Mapping[str, str]:
+    def _finish_restore(self) -> Mapping[str, str]:
         """Carry out the restore in progress; returns the files that could not be restored, and why."""
         done: list[FileChange] = []
         failed: dict[str, str] = {}
         for file in self._restoring:
-            now = self._state(file.path)
-            if now != file.before and now != file.after:
+            current = self._state(file.path)
+            if current != file.before and current != file.after:
                 failed[file.path] = "it has changed meanwhile"
                 continue
             try:
-                if now != file.after:
-                    self._put(file)
+                if current != file.after:
+                    self._restore_file(file)
                 done.append(file)
             except (Refused, OSError) as error:
                 failed[file.path] = str(error)
         self._write(FilesChanged(self._tip() or "", "rewind", tuple(done)))
         return failed
 
-    def _put(self, file: FileChange) -> None:
+    def _restore_file(self, file: FileChange) -> None:
         path = self._workspace / file.path
         content = self.content(file.after)
         if file.after is None:
@@ -398,22 +413,22 @@ class Checkpoints:
         for file in plan.files:
             texts = []
             for state in (file.before, file.after):
-                raw = b"" if state is None or state.unkept else self.content(state)
-                texts.append(None if b"\0" in raw else raw.decode(errors="replace"))
-            old, new = texts
+                content = b"" if state is None or state.unkept else self.content(state)
+                texts.append(None if b"\0" in content else content.decode(errors="replace"))
+            old_text, new_text = texts
             names = (file.path if file.before else "/dev/null", file.path if file.after else "/dev/null")
-            if old is None or new is None or (file.before is not None and file.before.unkept):
+            if old_text is None or new_text is None or (file.before is not None and file.before.unkept):
                 yield f"--- {names[0]}\n+++ {names[1]}\n(not shown: no text, or too large)\n"
             else:
                 yield from unified_diff(
-                    old.splitlines(keepends=True), new.splitlines(keepends=True), *names
+                    old_text.splitlines(keepends=True), new_text.splitlines(keepends=True), *names
                 )
 
     # -- the journal ----------------------------------------------------------------------------------
 
     def _write(self, line: Line) -> None:
         """Apply a journal line to the state in memory, and append it to the journal."""
-        self._take(line)
+        self._apply(line)
         self._append(msgspec.json.encode(line))
 
     def _append(self, line: bytes) -> None:
@@ -430,20 +445,20 @@ class Checkpoints:
         except (OSError, TranscriptError) as error:
             self.problem = f"changes cannot be written down: {error}"
 
-    def _take(self, line: Line) -> None:
+    def _apply(self, line: Line) -> None:
         match line:
             case FilesSeen(files=files, whole=whole):
                 self._known.update(files)
-                self._whole = self._whole or whole
+                self._all_known = self._all_known or whole
             case FilesChanged(files=files, by=by):
                 self._known.update({file.path: file.after for file in files})
                 self._changes.append(line)
                 self._restoring = () if by == "rewind" else self._restoring
             case CallBegan(tip=tip, at=at):
-                self._unended = tip
-                self._began = at
+                self._unended_tip = tip
+                self._first_began = at
             case CallsEnded():
-                self._unended = ""
+                self._unended_tip = ""
             case RestoreBegan(files=files):
                 self._restoring = files
 
@@ -456,14 +471,14 @@ class Checkpoints:
         for raw in lines:
             # A line torn by a kill, or damaged, is skipped: the next scan finds what it would have recorded.
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._take(msgspec.json.decode(raw, type=Line))
+                self._apply(msgspec.json.decode(raw, type=Line))
         if lines[-1]:
             self._append(b"")
-        if self._unended:
-            self._look(self._everything(), "agent")
+        if self._unended_tip:
+            self._record_differences(self._tracked_names(), "agent")
             self._write(CallsEnded())
         if self._restoring:
-            self._bring_back()
+            self._finish_restore()
 
 
 def may_change(request: PermissionRequest) -> Sequence[str] | None:
@@ -475,7 +490,7 @@ def may_change(request: PermissionRequest) -> Sequence[str] | None:
             return (request.subject,)
         case "run":
             line = parse(request.subject)
-            looks = all(one.words and is_read_only(one.words) for one in line.commands)
-            return () if line.plain and looks and not request.writes else None
+            only_looks = all(command.words and is_read_only(command.words) for command in line.commands)
+            return () if line.plain and only_looks and not request.writes else None
         case _:
             return None

@@ -113,7 +113,7 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Saves files before each call that may change some."""
     save: Callable[[], None] = lambda: None
     """Called after each round of calls, before their results are returned."""
-    remarked: Callable[[str, str], None] = lambda call, words: None
+    remarked: Callable[[str, str], None] = lambda call, remark: None
     """Receives what the user said when they refused a call."""
 
 
@@ -208,12 +208,12 @@ class Executor:
         return results
 
     @property
-    def not_done(self) -> str:
+    def text_if_not_done(self) -> str:
         """What the model is told about a call that was not carried out because the run was stopped."""
         return NOT_DONE_AT_SHUTDOWN if self.shut_down else NOT_DONE
 
     @property
-    def left(self) -> str:
+    def text_if_left_behind(self) -> str:
         """What the model is told about a call that did not end when the run was stopped."""
         return LEFT_AT_SHUTDOWN if self.shut_down else LEFT
 
@@ -223,9 +223,12 @@ class Executor:
 
     def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order, in groups; neighbours that may run concurrently share one."""
-        for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
-            group = list(run)
-            yield from [group] if concurrent else ([call] for call in group)
+        for concurrent, neighbours in groupby(calls, lambda call: self.box.concurrent(call.name)):
+            if concurrent:
+                yield list(neighbours)
+            else:
+                for call in neighbours:
+                    yield [call]
 
     def _redirected(self, call: ToolCall) -> ToolCall:
         tool: object = self.box.get(call.name)
@@ -235,7 +238,7 @@ class Executor:
 
     def _run(self, call: ToolCall) -> Flow[Mapping[str, Any] | None]:
         """Carry out one call; any failure becomes its result. None if the program carries it out."""
-        began = time.monotonic()
+        began_at = time.monotonic()
         try:
             output = yield from self._use(call)
         except _HandedOver:
@@ -243,12 +246,13 @@ class Executor:
         except _Settled as settled:
             output = settled.output
         except Aborted as stop:
-            output = failed(self.left if isinstance(stop, LeftBehind) else self.not_done)
+            left_behind = isinstance(stop, LeftBehind)
+            output = failed(self.text_if_left_behind if left_behind else self.text_if_not_done)
         except SevenfoldError as error:
             output = failed(str(error))
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
             output = failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
-        self._callbacks.report(ToolEnded(call, output, time.monotonic() - began))
+        self._callbacks.report(ToolEnded(call, output, time.monotonic() - began_at))
         return result_block(call, output)
 
     def _use(self, call: ToolCall) -> Flow[ToolOutput]:
@@ -257,32 +261,32 @@ class Executor:
             raise Aborted()
         self._callbacks.report(ToolBegan(call))
         request = self._request(call)
-        before = yield from self._fire(PreToolUse(**self._hooks.common_fields(), **_about(call)))
-        _settle_if_refused(before)
-        if before.updated_input is not None:
-            call = replace(call, input=dict(before.updated_input))
+        pre_outcome = yield from self._fire(PreToolUse(**self._hooks.common_fields(), **_about(call)))
+        _settle_if_refused(pre_outcome)
+        if pre_outcome.updated_input is not None:
+            call = replace(call, input=dict(pre_outcome.updated_input))
             request = self._request(call)
-        call, request = yield from self._permitted(call, request, before)
+        call, request = yield from self._permitted(call, request, pre_outcome)
         if self.is_handed_over(call):
             raise _HandedOver
-        began = time.monotonic()
+        began_at = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
         output = yield from self._act_between_checkpoints(call, request, context)
         output = self._without_secrets(call, request, output)
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
-        used = PostToolUse(
+        post_event = PostToolUse(
             **self._hooks.common_fields(),
             **_about(call),
             tool_response=output.content,
-            duration_ms=round((time.monotonic() - began) * 1000),
+            duration_ms=round((time.monotonic() - began_at) * 1000),
         )
         try:
-            after = yield from self._fire(used)
+            post_outcome = yield from self._fire(post_event)
         except Aborted:
             # The tool has done its work, even if its hooks were interrupted.
             return output
-        return _with_hooks(output, call.name, after, before.context)
+        return _with_hooks(output, call.name, post_outcome, pre_outcome.context)
 
     def _request(self, call: ToolCall) -> PermissionRequest:
         """The permission a call needs; raises `_Settled` if the call is invalid."""
@@ -299,40 +303,42 @@ class Executor:
         return decision
 
     def _permitted(
-        self, call: ToolCall, request: PermissionRequest, before: HookOutcome
+        self, call: ToolCall, request: PermissionRequest, pre_outcome: HookOutcome
     ) -> Flow[tuple[ToolCall, PermissionRequest]]:
         """Get permission; returns the call, perhaps with input changed by a hook, and the permitted request."""
         decision = self._decide(request)
-        hook = before.permission
+        hook_permission = pre_outcome.permission
         by_rule = decision.verdict == "ask" and (decision.rule or request.server or request.leaves_sandbox)
-        verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
+        verdict = (
+            hook_permission.verdict if hook_permission is not None and not by_rule else decision.verdict
+        )
         if verdict == "allow":
             return call, request
         permitted = self.context.for_call(call.id, permitted=request)
         if (impossible := self.box.check(call.name, call.input, permitted)) is not None:
             raise _Settled(impossible)
-        answered = yield from self._fire(
+        hook_answer = yield from self._fire(
             hook_inputs.PermissionRequest(**self._hooks.common_fields(), **_about(call))
         )
-        _settle_if_refused(answered)
-        if answered.permission is not None and answered.permission.verdict == "allow":
-            if answered.updated_input is not None:
-                call = replace(call, input=dict(answered.updated_input))
+        _settle_if_refused(hook_answer)
+        if hook_answer.permission is not None and hook_answer.permission.verdict == "allow":
+            if hook_answer.updated_input is not None:
+                call = replace(call, input=dict(hook_answer.updated_input))
                 request = self._request(call)
                 self._decide(request)  # raises if the changed input is denied
             return call, request
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
-            said = yield from self._consent(Asked(call, request, decision))
-        if said.always and said.granted:
+            answer = yield from self._consent(Asked(call, request, decision))
+        if answer.always and answer.granted:
             self.grants.allow(*decision.would_allow)
-        if said.granted:
+        if answer.granted:
             return call, replace(request, secret="")
         if self.context.abort.is_set():
             raise Aborted()
-        if said.remark and not said.unanswered:
-            self._callbacks.remarked(call.id, said.remark)
-        words = "Not permitted." if said.unanswered else "The user declined."
-        raise _Settled(denied(f"{words} {said.remark}" if said.remark else words))
+        if answer.remark and not answer.unanswered:
+            self._callbacks.remarked(call.id, answer.remark)
+        refusal = "Not permitted." if answer.unanswered else "The user declined."
+        raise _Settled(denied(f"{refusal} {answer.remark}" if answer.remark else refusal))
 
     def _without_secrets(
         self, call: ToolCall, request: PermissionRequest, output: ToolOutput
@@ -385,11 +391,11 @@ class Executor:
         unstoppable = isinstance(tool, FunctionTool) and not tool.can_stop
         grace = min(SHORT_GRACE, self.grace_seconds) if unstoppable else self.grace_seconds
         awaiting = SHORT_GRACE if isinstance(tool, AsyncTool) else grace
-        given = (call.name, call.input, context)
+        arguments = (call.name, call.input, context)
         return (
             yield from Run(
-                lambda: run_interruptibly(partial(box.run, *given), stopped, grace),
-                lambda: await_interruptibly(box.run_async(*given), stopped, awaiting),
+                lambda: run_interruptibly(partial(box.run, *arguments), stopped, grace),
+                lambda: await_interruptibly(box.run_async(*arguments), stopped, awaiting),
             )
         )
 
@@ -397,17 +403,17 @@ class Executor:
         """Ask one question at a time, and skip those that an earlier answer has settled."""
         with self._asking:
             # An earlier answer may have agreed to the server of this call as well.
-            again = asked.request.server or asked.request.spends
-            request = self._request(asked.call) if again else asked.request
+            may_be_settled = asked.request.server or asked.request.spends
+            request = self._request(asked.call) if may_be_settled else asked.request
             if asked.decision.verdict == "ask" and self.grants.now.decide(request).verdict == "allow":
                 return Consented(True)
             try:
-                said: Any = self._callbacks.consent(asked)
-                if isinstance(said, Consented):
-                    if said.granted and again:
+                answer: Any = self._callbacks.consent(asked)
+                if isinstance(answer, Consented):
+                    if answer.granted and may_be_settled:
                         self._approve(asked.call)  # before the next question is looked at again
-                    return said
-                problem = f"the answer was {said!r:.60} instead of Consented."
+                    return answer
+                problem = f"the answer was {answer!r:.60} instead of Consented."
             except BaseException as error:  # noqa: BLE001 (the program's function may fail in any way; refuse then)
                 problem = f"{type(error).__name__}: {error}"
             return Consented(False, remark=f"Asking failed: {problem}", unanswered=True)
@@ -453,13 +459,15 @@ def _settle_if_refused(outcome: HookOutcome) -> None:
         raise _Settled(denied(f"A hook refused this call: {reason}"))
 
 
-def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str]) -> ToolOutput:
-    """The output as changed and extended by hooks; ``before`` is the context added by PreToolUse hooks."""
-    if after.updated_output is not UNSET:
-        updated = after.updated_output
+def _with_hooks(
+    output: ToolOutput, tool: str, post_outcome: HookOutcome, pre_context: Sequence[str]
+) -> ToolOutput:
+    """The output as changed and extended by hooks; ``pre_context`` is the context added by PreToolUse hooks."""
+    if post_outcome.updated_output is not UNSET:
+        updated = post_outcome.updated_output
         words = updated if isinstance(updated, str) else msgspec.json.encode(updated).decode()
         output = replace(output, content=words)
-    added = [*before, *([after.blocked] if after.blocked else []), *after.context]
+    added = [*pre_context, *([post_outcome.blocked] if post_outcome.blocked else []), *post_outcome.context]
     if not added:
         return sendable(output, tool)
     words = "[From a hook: " + "\n".join(added) + "]"

@@ -40,8 +40,8 @@ class AgentHome(Struct, frozen=True):
         """Where the agent's state is saved; None if it is not saved."""
         if self.text is not None:
             return self.text
-        kept = self.mirror is not None or not self.temporary
-        return FileText(self.folder / "state.json") if kept else None
+        survives = self.mirror is not None or not self.temporary
+        return FileText(self.folder / "state.json") if survives else None
 
     @property
     def plan(self) -> Path:
@@ -61,18 +61,18 @@ class AgentHome(Struct, frozen=True):
     @classmethod
     def for_session(cls, store: Store, session: str, branch: str | None = None) -> AgentHome:
         """The home of a session or of one of its branches."""
-        kept = store.agent_files(session, branch or "")
+        files = store.agent_files(session, branch or "")
         results = store.results(session).directory
         results = results.resolve() if results is not None else None
         # Through the store the state is fenced: a writer that was overtaken replaces nothing.
         text = None if branch else store.agent_state(session)
         name = safe_name(branch or session)
-        if kept.directory is not None:
-            folder = kept.directory.resolve()
-            return cls(folder, results, temporary=False, text=text, files=kept, name=name)
-        mirror = Mirror.open(kept)
+        if files.directory is not None:
+            folder = files.directory.resolve()
+            return cls(folder, results, temporary=False, text=text, files=files, name=name)
+        mirror = Mirror.open(files)
         return cls(
-            mirror.directory, results, temporary=True, text=text, mirror=mirror, files=kept, name=name
+            mirror.directory, results, temporary=True, text=text, mirror=mirror, files=files, name=name
         )
 
     @classmethod

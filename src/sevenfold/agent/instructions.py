@@ -115,12 +115,12 @@ def as_text(loaded: tuple[LoadedFile, ...]) -> Instructions | None:
 
 def imports(text: str) -> tuple[str, ...]:
     """The paths a text imports, each once; ``@path`` inside code is not an import."""
-    found = (
+    paths = (
         match[1].replace("\\ ", " ").rstrip(_AFTER_PATH)
         for paragraph in _BLANK_LINES.split(_without_code_blocks(text))
         for match in _IMPORT.finditer(_without_code_spans(paragraph))
     )
-    return tuple(dict.fromkeys(filter(None, found)))
+    return tuple(dict.fromkeys(filter(None, paths)))
 
 
 class _Loader:
@@ -137,9 +137,9 @@ class _Loader:
         """Load the instruction files of a folder; their imports must be inside ``bounds``."""
         for name in NAMES:
             if os.path.lexists(folder / name):
-                self._take(*_read(LoadedFile(str(folder / name), owner, reason), bounds), bounds)
+                self._add(*_read(LoadedFile(str(folder / name), owner, reason), bounds), bounds)
 
-    def _take(self, file: LoadedFile, identity: _Identity | None, bounds: Path, hops: int = 0) -> None:
+    def _add(self, file: LoadedFile, identity: _Identity | None, bounds: Path, hops: int = 0) -> None:
         # The same file under another name, a cycle of imports, or a copy: load it only once.
         known = self._known.get(identity) or self._known.get(file.text) or ""
         if file.problem or known:
@@ -162,14 +162,14 @@ class _Loader:
         file = LoadedFile(str(path), by.owner, "include", parent=by.path)
         if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
             problem = "there were too many imports before; the rest is left out"
-            self._take(replace(file, problem=problem), None, bounds)
+            self._add(replace(file, problem=problem), None, bounds)
             return False
         file, identity = _read(file, bounds)
         if file.problem and not _LIKE_A_PATH.match(reference):
             return True  # not a path but an @name, as of a person or a package
         if hops > MOST_HOPS and identity not in self._known:
             file = replace(file, problem=f"it is more than {MOST_HOPS} imports away")
-        self._take(file, identity, bounds, hops)
+        self._add(file, identity, bounds, hops)
         return True
 
 
@@ -185,8 +185,8 @@ def _read(file: LoadedFile, bounds: Path) -> tuple[LoadedFile, _Identity | None]
         real = real_path(Path(file.path))
         if not real.is_relative_to(bounds):
             return replace(file, problem=f"it is outside {bounds}"), None
-        about = real.stat()
-        if not stat.S_ISREG(about.st_mode):
+        file_stat = real.stat()
+        if not stat.S_ISREG(file_stat.st_mode):
             return replace(file, problem="it is not a regular file"), None
         with real.open("rb") as opened:
             raw = opened.read(LARGEST + 1)
@@ -196,7 +196,7 @@ def _read(file: LoadedFile, bounds: Path) -> tuple[LoadedFile, _Identity | None]
         return replace(file, problem=f"its path cannot be followed ({error})"), None
     if len(raw) > LARGEST:
         return replace(file, problem=f"it has more than {LARGEST:,} bytes"), None
-    return _decoded(file, raw), (about.st_dev, about.st_ino)
+    return _decoded(file, raw), (file_stat.st_dev, file_stat.st_ino)
 
 
 def _decoded(file: LoadedFile, raw: bytes) -> LoadedFile:
@@ -212,7 +212,7 @@ def _decoded(file: LoadedFile, raw: bytes) -> LoadedFile:
 
 def _without_code_blocks(text: str) -> str:
     """The text with every line of a fenced or indented code block replaced by an empty line."""
-    kept: list[str] = []
+    lines: list[str] = []
     fence = ""
     listing = False
     code_may_begin = True
@@ -231,27 +231,27 @@ def _without_code_blocks(text: str) -> str:
             # Indented lines in a list belong to its items and are not code.
             listing = bool(_LIST_ITEM.match(line)) or (listing and line[0].isspace())
         code_may_begin = not line.strip()
-        kept.append(line)
-    return "\n".join(kept)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _without_code_spans(paragraph: str) -> str:
     """The paragraph without inline code, which is text between two equally long runs of backticks."""
     runs = list(_BACKTICKS.finditer(paragraph))
-    partner: dict[int, int] = {}
-    newest: dict[int, int] = {}
-    for place in range(len(runs) - 1, -1, -1):
-        length = len(runs[place][0])
-        if length in newest:
-            partner[place] = newest[length]
-        newest[length] = place
-    kept = []
+    closing_run: dict[int, int] = {}
+    nearest_of_length: dict[int, int] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        length = len(runs[index][0])
+        if length in nearest_of_length:
+            closing_run[index] = nearest_of_length[length]
+        nearest_of_length[length] = index
+    outside = []
     start = 0
-    place = 0
-    while place < len(runs):
-        if place in partner:
-            kept.append(paragraph[start : runs[place].start()])
-            place = partner[place]
-            start = runs[place].end()
-        place += 1
-    return "`".join([*kept, paragraph[start:]])
+    index = 0
+    while index < len(runs):
+        if index in closing_run:
+            outside.append(paragraph[start : runs[index].start()])
+            index = closing_run[index]
+            start = runs[index].end()
+        index += 1
+    return "`".join([*outside, paragraph[start:]])

@@ -104,26 +104,26 @@ class _Listener:
 
     def __init__(self, call: Call, watch: Watcher | None, stopped: Signal, patience: Patience) -> None:
         self._watch = watch if call.source.partition(":")[0] in STREAMED_SOURCES else None
-        self._given: Any = watch
+        self._watcher: Any = watch
         self._stopped = stopped
         self._patience = patience
         self._arrived_at: float | None = None
         self._left = False
-        self._words: list[str] = []
-        self._begun = Answer("msg_interrupted", "", ())
+        self._texts: list[str] = []
+        self._head = Answer("msg_interrupted", "", ())
 
     def begin(self, head: Answer) -> None:
         """Called when the answer begins; ``head`` has the id, the model and the usage the provider reported."""
-        self._begun = head
-        if isinstance(self._given, HeadWatcher):
-            self._given.begin(head)
+        self._head = head
+        if isinstance(self._watcher, HeadWatcher):
+            self._watcher.begin(head)
 
     def __call__(self, piece: Piece) -> None:
         if self._stopped.wait(0) or self._left:
             raise Aborted("the call was stopped")
         self.arrived()
         if piece.kind == "text":
-            self._words.append(piece.words)
+            self._texts.append(piece.words)
         if self._watch is not None:
             self._watch(piece)
 
@@ -140,9 +140,9 @@ class _Listener:
 
     def abandoned(self) -> ModelError:
         """The error for a request that was left behind, with the partial answer."""
-        words = "".join(self._words)
-        said = (blocks.text(words),) if words.strip() else ()
-        partial = replace(self._begun, blocks=said)
+        text = "".join(self._texts)
+        content = (blocks.text(text),) if text.strip() else ()
+        partial = replace(self._head, blocks=content)
         if self._stopped.wait(0) or not self._left:
             return Aborted("the call was stopped", partial=partial)
         error = ProviderFailed(
@@ -212,11 +212,11 @@ class AsyncInterruptibleClient(Struct, frozen=True):
         asking = asyncio.ensure_future(self.client.ask(sent, listener))
         stopping = asyncio.ensure_future(_happens(stopped))
         try:
-            over: set[object] = set()
-            while not over and not listener.silent():
-                both = (asking, stopping)
-                done, _ = await asyncio.wait(both, timeout=GLANCE, return_when=asyncio.FIRST_COMPLETED)
-                over = set(done)
+            finished: set[object] = set()
+            while not finished and not listener.silent():
+                tasks = (asking, stopping)
+                done, _ = await asyncio.wait(tasks, timeout=GLANCE, return_when=asyncio.FIRST_COMPLETED)
+                finished = set(done)
         finally:
             stopping.cancel()
             if not asking.done():
@@ -292,9 +292,9 @@ def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
             child.loop.interrupt()
         if not isinstance(effect, Ask):
             return (yield effect)
-        given = effect.call, _Warming(warm)
-        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
+        arguments = effect.call, _Warming(warm)
+        reply = yield from Run(partial(ask, *arguments), partial(ask_async, *arguments))
         warm.happen()
-        return got
+        return reply
 
     return translated(flow, step)

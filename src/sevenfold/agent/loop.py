@@ -95,13 +95,12 @@ class RunLimits(Struct, frozen=True):
         unpriced = next((model for model in models if find(model).price(0) is None), None)
         if self.usd is None or (unpriced is None and spent is not None):
             return
-        why = (
-            f"what {unpriced} costs is not known, and no setting says it. Leave it out, and"
-            if unpriced is not None
-            else "a model was asked in this session whose price is not known. Begin a new one, or"
-        )
+        if unpriced is not None:
+            reason = f"the price of {unpriced} is unknown, and no setting states it. Leave max_usd out, and"
+        else:
+            reason = "this session has used a model whose price is unknown. Begin a new session, or"
         raise InputError(
-            f"max_usd={self.usd} cannot be kept: {why} limit the work by max_turns or max_output_tokens instead"
+            f"max_usd={self.usd} cannot be enforced: {reason} limit the work by max_turns or max_output_tokens"
         )
 
 
@@ -122,7 +121,7 @@ class Loop:
         self._conversation.keep_cut_off_answers()
         self._speculation = agent.conversation.state(Speculation)
         self._queued: deque[UserPrompt] = deque()
-        self._reached = False
+        self._provider_reached = False
         """Whether the provider has answered a request, if only with an error."""
         self._begin()
 
@@ -131,11 +130,11 @@ class Loop:
         self._pausing = False
         self.stopped = self.signals()
         self._executor.begin()
-        self._turns = self._tokens = self._held = self._continuations = 0
+        self._turns = self._tokens = self._stops_refused = self._continuations = 0
         self._text = ""
         self._cut_text = ""
         """The beginning of an answer that was cut off and is being continued."""
-        self._spent = self._usd or 0.0
+        self._usd_at_start = self._usd or 0.0
 
     @property
     def _usd(self) -> float | None:
@@ -170,24 +169,24 @@ class Loop:
             self._team.wake_up()
 
     @property
-    def _counted(self) -> float | None:
+    def _counted_usd(self) -> float | None:
         """The dollars that count against the limit: with a team, the cost of the root agent and all agents below it."""
         return self._usd if self._team is None else self._team.root.spent()
 
     @property
-    def left(self) -> RunLimits:
+    def remaining(self) -> RunLimits:
         """The remainder of each limit."""
         limits = self.limits
         return RunLimits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
-            None if limits.usd is None else max(0.0, limits.usd - (self._counted or 0.0)),
+            None if limits.usd is None else max(0.0, limits.usd - (self._counted_usd or 0.0)),
             None if limits.tokens is None else max(0, limits.tokens - self._tokens),
         )
 
-    def unqueue(self, place: int) -> UserPrompt | None:
+    def unqueue(self, index: int) -> UserPrompt | None:
         """Take a queued message out again, counted from 0 or, if negative, from the end; None if it has been sent."""
         try:
-            prompt = self._queued[place]
+            prompt = self._queued[index]
             # By value: the loop may have sent the first ones meanwhile, which moves all places.
             self._queued.remove(prompt)
         except (IndexError, ValueError):
@@ -216,9 +215,9 @@ class Loop:
         return self._run_once(UserPrompt.of(prompt), key)
 
     def _run_once(self, prompt: UserPrompt, key: str) -> Flow[Finished]:
-        begun = prompt_of(self._conversation, key)
-        if begun:
-            ended = end_of(self._conversation, begun)
+        begun_prompt = prompt_of(self._conversation, key)
+        if begun_prompt:
+            ended = end_of(self._conversation, begun_prompt)
             if ended is not None:
                 return ended
             if self._close_calls_but_awaited():
@@ -236,7 +235,7 @@ class Loop:
         if (team := self._team) is None:
             raise Refused("this agent may start no others: make it with agents=True")
         if isinstance(prompts, str):
-            raise InputError("give the tasks as a list of texts, even if there is only one")
+            raise InputError("map() needs a list of prompts, even for a single task; got one string")
         self._begin()
         return team.map(prompts, kind, progress)
 
@@ -246,12 +245,26 @@ class Loop:
         return compact(self._conversation, request)
 
     def _run(self, prompt: UserPrompt, key: str, *, once: bool = False) -> Flow[Finished]:
-        team = self._team
+        finished = yield from self._take_in(prompt, key, once=once)
+        if finished is not None:
+            return finished
+        try:
+            if not prompt.text and not self._queued and not (yield from self._await_team()):
+                finished = self._finished_if_answered(once=once)
+            while finished is None:
+                finished = yield from self._turn()
+        except Aborted:
+            self._close_answer()
+            return self._finished("interrupted")
+        return finished
+
+    def _take_in(self, prompt: UserPrompt, key: str, *, once: bool) -> Flow[Finished | None]:
+        """Put the conversation in order and record the prompt; returns how the run ended if it ends right here."""
         refused = None
         self._speculation.expect("" if key or self._queued else prompt.text)
         try:
-            if team is not None:
-                yield from team.resume()
+            if self._team is not None:
+                yield from self._team.resume()
             self.close_calls()
             yield from self._fire_pending_hooks()
             if key and not once:
@@ -261,25 +274,22 @@ class Loop:
         except Aborted:
             self.close_calls()
             return self._finished("interrupted", NOT_TAKEN_IN)
-        if refused is not None:
-            return self._finished("blocked", refused)
+        return None if refused is None else self._finished("blocked", refused)
+
+    def _finished_if_answered(self, *, once: bool) -> Finished | None:
+        """Without a new message: None if the model still owes an answer; raises `InputError` if there is nothing to do.
+
+        With ``once``, having nothing to do means that the run is over.
+        """
         try:
-            if not prompt.text and not self._queued and not (yield from self._await_team()):
-                try:
-                    must_have_news(self._conversation.transcript.view)
-                except InputError:
-                    if once:
-                        # The answer is in the log: whoever carried this out before was stopped right after it.
-                        self._text = last_text(self._conversation)
-                        return self._finished("done")
-                    raise InputError(NOTHING_TO_DO) from None
-            while True:
-                finished = yield from self._turn()
-                if finished is not None:
-                    return finished
-        except Aborted:
-            self._close_answer()
-            return self._finished("interrupted")
+            must_have_news(self._conversation.transcript.view)
+        except InputError:
+            if not once:
+                raise InputError(NOTHING_TO_DO) from None
+            # The answer is in the log: whoever carried this out before was stopped right after it.
+            self._text = last_text(self._conversation)
+            return self._finished("done")
+        return None
 
     def _turn(self) -> Flow[Finished | None]:
         """Make one request and carry out the tool calls of its answer; returns None if there is more to do."""
@@ -295,7 +305,7 @@ class Loop:
         cut_off = answer.stop_reason in CUT_OFF
         self._continuations = self._continuations + 1 if cut_off else 0
         if calls := calls_of(answer):
-            self._held = 0
+            self._stops_refused = 0
             halted = yield from self._carry_out(calls, cut_off=cut_off)
             if halted is None and self._executor.handed_over:
                 return self._finished("input_required")
@@ -314,7 +324,7 @@ class Loop:
         reason = yield from self._ask_stop_hooks()
         if reason is None:
             return self._finished(END_BY_STOP_REASON.get(answer.stop_reason, "done"))
-        self._held += 1
+        self._stops_refused += 1
         self._conversation.note(reason)
         return None
 
@@ -332,12 +342,12 @@ class Loop:
         The last call of an answer that was cut off may lack a part of its input, even if what there is can be read. It
         is not carried out, and the model is told.
         """
-        whole = calls[:-1] if cut_off else calls
-        results = (yield from self._executor.run(whole)) if whole else []
+        complete_calls = calls[:-1] if cut_off else calls
+        results = (yield from self._executor.run(complete_calls)) if complete_calls else []
         if cut_off:
             results = [*results, result_block(calls[-1], failed(CALL_CUT_OFF))]
         self._conversation.tool_results(results)
-        return self._executor.halted if whole else None
+        return self._executor.halted if complete_calls else None
 
     def _ask(self) -> Flow[Outcome]:
         """Get one answer; if the provider fails temporarily, retry after a pause."""
@@ -347,13 +357,15 @@ class Loop:
                 asking = turn(self._conversation)
                 outcome = yield from self._speculation.answering(asking, self._agent.reporter.put)
             except ModelError as error:
-                self._reached = self._reached or not isinstance(error, Aborted | Unreachable)
+                self._provider_reached = self._provider_reached or not isinstance(
+                    error, Aborted | Unreachable
+                )
                 if isinstance(error, Aborted):
                     raise
-                if not (yield from retries.again(error, self.stopped, reached=self._reached)):
+                if not (yield from retries.again(error, self.stopped, reached=self._provider_reached)):
                     raise
             else:
-                self._reached = True
+                self._provider_reached = True
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
                 text = blocks.text_of(outcome.reply.answer.blocks)
@@ -414,12 +426,12 @@ class Loop:
 
     def _ask_stop_hooks(self) -> Flow[str | None]:
         """Ask the hooks whether the agent may stop; returns the reason if it may not, else None."""
-        if self._stopping or self._held >= STOP_HOOKS:
+        if self._stopping or self._stops_refused >= STOP_HOOKS:
             return None
         descent = self._agent.descent
         stop = (descent.stop if descent else Stop)(
             **self._hooks.common_fields(),
-            stop_hook_active=self._held > 0,
+            stop_hook_active=self._stops_refused > 0,
             last_assistant_message=self._text,
             background_tasks=self._agent.background_tasks(),
         )
@@ -443,19 +455,19 @@ class Loop:
         calls = [call for item in answers for call in calls_in(item.shown)]
         awaited = {call.id for call in calls if call.id in waiting and self._executor.is_handed_over(call)}
         if awaited and len(awaited) < len(waiting):
-            others = [call for call in waiting if call not in awaited]
+            abandoned = [call for call in waiting if call not in awaited]
             self._conversation.tool_results(
-                [blocks.result(call, NO_RESULT, is_error=True) for call in others]
+                [blocks.result(call, NO_RESULT, is_error=True) for call in abandoned]
             )
         return bool(awaited)
 
     def _close_answer(self) -> None:
         """Give the calls in an interrupted answer error results; if it has none, note the interruption."""
-        kept = self._conversation.take_cut_off()
-        if kept is None:
+        cut_off_answer = self._conversation.take_cut_off()
+        if cut_off_answer is None:
             return
-        if calls := calls_of(kept):
-            not_done = failed(self._executor.not_done)
+        if calls := calls_of(cut_off_answer):
+            not_done = failed(self._executor.text_if_not_done)
             self._conversation.tool_results([result_block(call, not_done) for call in calls])
         else:
             self._conversation.note(SHUT_DOWN if self._pausing else INTERRUPTED)
@@ -466,13 +478,13 @@ class Loop:
         """The reason why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
-        left = self.left
-        if left.turns == 0:
+        remaining = self.remaining
+        if remaining.turns == 0:
             return "max_turns"
-        return "budget" if left.usd == 0 or left.tokens == 0 else None
+        return "budget" if remaining.usd == 0 or remaining.tokens == 0 else None
 
     def _finished(self, end: End, detail: str = "") -> Finished:
-        cost = None if self._usd is None else self._usd - self._spent
+        cost = None if self._usd is None else self._usd - self._usd_at_start
         return Finished(end, self._text, self._turns, self._tokens, cost, detail)
 
 

@@ -46,25 +46,25 @@ _PLAINLY_A_PATH = re.compile(r"~?[\w./+-]*(?:/[\w+-]*\.\w+|/)|[\w+-]+\.[a-z]{1,4
 
 def mentioned(text: str) -> tuple[str, ...]:
     """The paths that a text mentions (the words after at signs), each once, in order."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for match in islice(_MENTION.finditer(_FENCED.sub("", text)), _MOST_LOOKED_AT):
-        if word := match[1] or match[2].rstrip(_ENDING):
-            found[word] = None
-    return tuple(found)
+        if path := match[1] or match[2].rstrip(_ENDING):
+            paths[path] = None
+    return tuple(paths)
 
 
-def plainly_a_path(word: str) -> bool:
+def plainly_a_path(path: str) -> bool:
     """Whether a word can hardly be anything but a path, so a missing file should be reported."""
-    return _PLAINLY_A_PATH.fullmatch(word) is not None
+    return _PLAINLY_A_PATH.fullmatch(path) is not None
 
 
 class MentionTool(ReadTool):
     """Shows a file as Read does, or lists the entries of a folder, under the rules and hooks for Read."""
 
-    def act(self, given: ReadInput, context: Context) -> ToolOutput:
+    def act(self, arguments: ReadInput, context: Context) -> ToolOutput:
         """Show the file, or list the folder."""
-        path = files.permitted_path(given.path, context)
-        return _entries(path) if Path(path).is_dir() else super().act(given, context)
+        path = files.permitted_path(arguments.path, context)
+        return _entries(path) if Path(path).is_dir() else super().act(arguments, context)
 
 
 class Mentions:
@@ -90,25 +90,27 @@ class Mentions:
         return self._attachments(calls, results)
 
     def _calls(self, text: str) -> list[ToolCall]:
-        words = [word for word in mentioned(text) if self._is_readable(word)]
-        for word in words[MOST_MENTIONS:]:
+        paths = [path for path in mentioned(text) if self._is_readable(path)]
+        for path in paths[MOST_MENTIONS:]:
             over = failed(f"At most {MOST_MENTIONS} files per message are read.")
-            self._report(Mentioned(word, over))
-        found = enumerate(words[:MOST_MENTIONS], 1)
-        return [ToolCall(f"mention-{number}", MentionTool.name, {"path": word}) for number, word in found]
+            self._report(Mentioned(path, over))
+        numbered = enumerate(paths[:MOST_MENTIONS], 1)
+        return [
+            ToolCall(f"mention-{number}", MentionTool.name, {"path": path}) for number, path in numbered
+        ]
 
-    def _is_readable(self, word: str) -> bool:
+    def _is_readable(self, path: str) -> bool:
         """Whether to read this path; the user is never asked about a path outside the workspace that does not exist."""
         context = self._executor.context
         try:
-            real = files.resolve(word, context).real
+            real = files.resolve(path, context).real
         except InputError:
             return False
-        if files.exists(real) or not plainly_a_path(word):
+        if files.exists(real) or not plainly_a_path(path):
             return files.exists(real)
         if context.inside(real):
             return True
-        self._report(Mentioned(word, failed("There is no such file.")))
+        self._report(Mentioned(path, failed("There is no such file.")))
         return False
 
     def _attachments(
@@ -116,7 +118,7 @@ class Mentions:
     ) -> list[Attachment]:
         """The attachments for what was read, as far as they fit; reports each path."""
         room = self._tokens * CHARACTERS_PER_TOKEN
-        made: list[Attachment] = []
+        attachments: list[Attachment] = []
         for call, result in zip(calls, results, strict=True):
             output = ToolOutput(result["content"], is_error=bool(result.get("is_error")))
             if not output.is_error and (characters := _characters(output)) > room:
@@ -130,8 +132,8 @@ class Mentions:
             self._report(Mentioned(path, output, folder))
             if not output.is_error:
                 room -= _characters(output)
-                made.append(_folder(path, real, output) if folder else _file(path, real, output))
-        return made
+                attachments.append(_folder(path, real, output) if folder else _file(path, real, output))
+        return attachments
 
 
 def _folder(path: str, real: str, output: ToolOutput) -> Attachment:
@@ -141,25 +143,27 @@ def _folder(path: str, real: str, output: ToolOutput) -> Attachment:
 
 def _file(path: str, real: str, output: ToolOutput) -> Attachment:
     pictures = [] if isinstance(output.content, str) else list(user_blocks(output.content))
-    words = output.content if isinstance(output.content, str) else "(a picture, shown below)"
-    text = blocks.text(MentionedFile(real, words).render())
+    content = output.content if isinstance(output.content, str) else "(a picture, shown below)"
+    text = blocks.text(MentionedFile(real, content).render())
     return Attachment("file", (text, *pictures), {"filename": real, "displayPath": path})
 
 
 def _characters(output: ToolOutput) -> int:
     if isinstance(output.content, str):
         return len(output.content)
-    return sum(len(part.get("text", "")) or IMAGE_TOKENS * CHARACTERS_PER_TOKEN for part in output.content)
+    return sum(
+        len(block.get("text", "")) or IMAGE_TOKENS * CHARACTERS_PER_TOKEN for block in output.content
+    )
 
 
 def _entries(path: str) -> ToolOutput:
     try:
-        with os.scandir(path) as found:
-            names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in found)
+        with os.scandir(path) as entries:
+            names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
     except OSError as error:
         raise Refused(f"{path} cannot be listed: {error.strerror}.") from error
     if not names:
         return ToolOutput(f"{path} is empty.")
-    more = len(names) - MOST_ENTRIES
-    note = [f"(and {more:,} more)"] if more > 0 else []
+    left_out = len(names) - MOST_ENTRIES
+    note = [f"(and {left_out:,} more)"] if left_out > 0 else []
     return ToolOutput("\n".join([*names[:MOST_ENTRIES], *note]))

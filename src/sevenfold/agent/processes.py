@@ -110,32 +110,32 @@ class LocalProcesses:
         started = time.monotonic()
         ends = _Ends(progress)
         notices: list[str] = []
-        with ExitStack() as outer:
-            confinement = self._confinement(outer, notices.append) if confined else None
-            with ExitStack() as parts:
-                running = parts.enter_context(_ShellCommand(command, cwd, environ, confinement))
+        with ExitStack() as confinement_cleanup:
+            confinement = self._confinement(confinement_cleanup, notices.append) if confined else None
+            with ExitStack() as cleanup:
+                running = cleanup.enter_context(_ShellCommand(command, cwd, environ, confinement))
                 if AGENT_VARIABLE not in environ:
-                    parts.enter_context(for_user(running.child.pid))
-                watching = _watching(stopped, confinement)
+                    cleanup.enter_context(for_user(running.child.pid))
+                should_stop = _watching(stopped, confinement)
                 problem = running.pump(
-                    ends.add, deadline=started + seconds, stopped=watching, gently=GENTLY
+                    ends.add, deadline=started + seconds, stopped=should_stop, gently=GENTLY
                 )
                 if confinement is not None and confinement.insists:
                     problem = confinement.insists
                 elif problem == TIMED_OUT:
                     problem = f"it took longer than {seconds:g} s and was ended"
                 code = None if problem else running.child.returncode
-                took = time.monotonic() - started
-                ran = CommandRan(command, code, problem, running.ended_in(), took)
+                seconds_taken = time.monotonic() - started
+                ran = CommandRan(command, code, problem, running.ended_in(), seconds_taken)
         for notice in notices:
             ends.add(f"\n{notice}\n".encode())
         return ends.text(), ran
 
-    def _confinement(self, parts: ExitStack, report: Callable[[str], None]) -> Confinement:
-        """What confines a command until ``parts`` are left; raises `Refused` if there is no sandbox."""
+    def _confinement(self, cleanup: ExitStack, report: Callable[[str], None]) -> Confinement:
+        """What confines a command until ``cleanup`` is closed; raises `Refused` if there is no sandbox."""
         if self.sandbox is None:
             raise Refused("There is no sandbox here.")
-        return parts.enter_context(self.sandbox.around_command(report))
+        return cleanup.enter_context(self.sandbox.around_command(report))
 
     def start(
         self, command: str, *, cwd: str, environ: Mapping[str, str], confined: bool = False
@@ -143,8 +143,8 @@ class LocalProcesses:
         """Start a command in the background, with ``confined`` in the sandbox."""
         private_folder(self._folder)
         # Names of earlier tasks are not reused, because their output may still be read.
-        taken = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
-        name = next(name for name in map("task-{}".format, count(1)) if name not in taken)
+        used_names = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
+        name = next(name for name in map("task-{}".format, count(1)) if name not in used_names)
         sink = _OutputFile(self._folder / f"{name}.log", self._gate)
         with ExitStack() as until_started:
             until_started.callback(sink.close)
@@ -155,8 +155,8 @@ class LocalProcesses:
             confinement = self._confinement(until_started, report) if confined else None
             running = _ShellCommand(command, cwd, environ, confinement)
             # From here on the thread that reads the output closes everything.
-            parts = until_started.pop_all()
-        self._tasks[name] = _Background(name, command, sink, running, confinement, parts)
+            cleanup = until_started.pop_all()
+        self._tasks[name] = _Background(name, command, sink, running, confinement, cleanup)
         return self._task(name)
 
     def tasks(self) -> list[BackgroundTask]:
@@ -167,19 +167,19 @@ class LocalProcesses:
         """Wait until a task ends, the time is up or ``stopped()``; returns its current state."""
         task = self._task(name)
         deadline = time.monotonic() + seconds
-        if isinstance(found := self._tasks[name], _Background):
-            while not stopped() and (left := deadline - time.monotonic()) > 0:
-                if found.ended.wait(min(left, _TICK)):
+        if isinstance(command := self._tasks[name], _Background):
+            while not stopped() and (remaining := deadline - time.monotonic()) > 0:
+                if command.ended.wait(min(remaining, _TICK)):
                     break
             task = self._task(name)
         return task
 
-    def read(self, name: str, most: int) -> bytes:
-        """The output of a task since the last call, at most ``most`` bytes."""
+    def read(self, name: str, limit: int) -> bytes:
+        """The output of a task since the last call, at most ``limit`` bytes."""
         task = self._task(name)
-        found = _piece(task.path, task.read, most)
-        self._read[name] = task.read + len(found)
-        return found
+        output = _read_output(task.path, task.read, limit)
+        self._read[name] = task.read + len(output)
+        return output
 
     def stop(self, name: str) -> BackgroundTask:
         """End a task and everything it started; returns its final state."""
@@ -195,15 +195,15 @@ class LocalProcesses:
             self.sandbox.close()
 
     def _stop(self, name: str) -> None:
-        if isinstance(found := self._tasks[name], _Background):
-            found.stop()
+        if isinstance(command := self._tasks[name], _Background):
+            command.stop()
 
     def _task(self, name: str) -> BackgroundTask:
         if name not in self._tasks:
             raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
-        found = self._tasks[name]
+        entry = self._tasks[name]
         read = self._read.get(name, 0)
-        task = found.task() if isinstance(found, _Background) else found
+        task = entry.task() if isinstance(entry, _Background) else entry
         return replace(task, read=read, unread=max(0, _size(task.path) - read))
 
 
@@ -253,10 +253,10 @@ class _ShellCommand(ChildProcess):
         """The directory the command ended in; empty if it did not report one."""
         os.set_blocking(self._cwd, False)
         try:
-            found = os.read(self._cwd, 65536)
+            printed = os.read(self._cwd, 65536)
         except BlockingIOError:
             return ""
-        return os.fsdecode(found.removesuffix(b"\n"))
+        return os.fsdecode(printed.removesuffix(b"\n"))
 
 
 class _Background:
@@ -269,15 +269,15 @@ class _Background:
         sink: _OutputFile,
         running: _ShellCommand,
         confinement: Confinement | None,
-        parts: ExitStack,
+        cleanup: ExitStack,
     ) -> None:
-        """``parts`` is closed when the command has ended."""
+        """``cleanup`` is closed when the command has ended."""
         self._name = name
         self._command = command
         self._sink = sink
         self._running = running
         self._confinement = confinement
-        self._parts = parts
+        self._cleanup = cleanup
         self._stop = threading.Event()
         self.ended = threading.Event()
         self._problem = ""
@@ -296,7 +296,7 @@ class _Background:
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:
-            self._parts.close()
+            self._cleanup.close()
             self.ended.set()
 
     def stop(self) -> None:
@@ -390,14 +390,14 @@ class _OutputFile:
 def _size(path: str) -> int:
     """The size of an output file in bytes; 0 if it is gone."""
     try:
-        found = os.lstat(path)
+        file_stat = os.lstat(path)
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return file_stat.st_size if stat.S_ISREG(file_stat.st_mode) else 0
 
 
-def _piece(path: str, place: int, most: int) -> bytes:
-    """At most ``most`` bytes of an output file, from ``place`` on; nothing if the file is gone.
+def _read_output(path: str, offset: int, limit: int) -> bytes:
+    """At most ``limit`` bytes of an output file, from ``offset`` on; nothing if the file is gone.
 
     A command can replace its output file by something else, so only a regular file is read.
     """
@@ -406,6 +406,6 @@ def _piece(path: str, place: int, most: int) -> bytes:
     except OSError:
         return b""
     try:
-        return os.pread(file, most, place) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        return os.pread(file, limit, offset) if stat.S_ISREG(os.fstat(file).st_mode) else b""
     finally:
         os.close(file)

@@ -170,13 +170,13 @@ class ChildProcess:
         while self.child.poll() is None:
             if stopped():
                 return STOPPED
-            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
-            if left <= 0:
+            pause = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
+            if pause <= 0:
                 return TIMED_OUT
             if not selector.get_map():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.child.wait(left)
-            for key, _ in selector.select(left) if selector.get_map() else ():
+                    self.child.wait(pause)
+            for key, _ in selector.select(pause) if selector.get_map() else ():
                 if key.data is None:
                     self._write(selector, key)
                 else:
@@ -228,8 +228,8 @@ class LivenessPipe:
     """A pipe that is never written to; it reaches end of file when every process that holds it has ended."""
 
     def __init__(self) -> None:
-        self._seen, self.held = os.pipe()
-        self._open = {self._seen, self.held}
+        self._our_end, self.held = os.pipe()
+        self._open = {self._our_end, self.held}
 
     def close(self) -> None:
         """Close our ends of the pipe."""
@@ -243,10 +243,10 @@ class LivenessPipe:
 
     def holders(self) -> Iterator[int]:
         """The ids of the other processes that hold the pipe."""
-        pipe = f"pipe:[{os.fstat(self._seen).st_ino}]"
+        pipe = f"pipe:[{os.fstat(self._our_end).st_ino}]"
         for folder in Path("/proc").glob("[0-9]*/fd"):
             with contextlib.suppress(OSError):
-                held = any(str(one.readlink()) == pipe for one in folder.iterdir())
+                held = any(str(descriptor.readlink()) == pipe for descriptor in folder.iterdir())
                 # A new child of this process has our descriptors and command line until it executes its program.
                 if held and _command_line(folder.parent.name) != _command_line("self"):
                     yield int(folder.parent.name)
@@ -254,7 +254,7 @@ class LivenessPipe:
     def all_gone(self, seconds: float) -> bool:
         """Wait at most this many seconds until no process holds the pipe; returns whether none does."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._seen, selectors.EVENT_READ)
+            selector.register(self._our_end, selectors.EVENT_READ)
             return bool(selector.select(seconds))
 
 
@@ -269,7 +269,7 @@ def end(
         _signal_group(child.pid, signal.SIGTERM)
         pipe.all_gone(gently)
     began = time.monotonic()
-    seen = set[int]()
+    killed = set[int]()
     deadline = began + GRACE
     while time.monotonic() < min(deadline, began + _LONGEST_END):
         # Until the child has been waited for, the system cannot give its id to another group.
@@ -282,9 +282,9 @@ def end(
         # A scan can miss a process that is just starting; the pipe cannot.
         if pipe.all_gone(_END_TICK) and not strays:
             break
-        if strays - seen:
+        if strays - killed:
             # New processes still appear, and on a busy machine one scan may take as long as the whole grace period.
-            seen |= strays
+            killed |= strays
             deadline = time.monotonic() + GRACE
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GRACE)

@@ -84,8 +84,8 @@ class SectionSource(Struct, frozen=True):
         """A source for one of our own texts; name, stage and volatility come from the text's class."""
 
         def words() -> str | None:
-            text = compute()
-            return text.render() if text else None
+            section_text = compute()
+            return section_text.render() if section_text else None
 
         return cls(kind.file, words, kind.stage, kind.volatile)
 
@@ -103,12 +103,12 @@ class Sections(Struct, frozen=True):
 
     def prompt(self) -> tuple[SystemPrompt, Sections]:
         """The current prompt, and a copy of this object that keeps all sections that need not be recomputed."""
-        now = {
+        current = {
             source.name: self.kept[source.name] if source.name in self.kept else source.section()
             for source in self.sources
         }
-        steady = {source.name: now[source.name] for source in self.sources if not source.volatile}
-        return SystemPrompt(tuple(filter(None, now.values()))), replace(self, kept=steady)
+        steady = {source.name: current[source.name] for source in self.sources if not source.volatile}
+        return SystemPrompt(tuple(filter(None, current.values()))), replace(self, kept=steady)
 
     def renewed(self) -> Sections:
         """A copy without computed sections, for use after clear or compact: all of them are recomputed."""
@@ -119,10 +119,12 @@ def standard(
     session_sources: Iterable[SectionSource], static: Iterable[type[Text]] = texts.STATIC
 ) -> Sections:
     """The standard prompt: static sections first, then the session's in a fixed order, however they were passed."""
-    places = {kind.file: place for place, kind in enumerate(_ORDER)}
+    positions = {kind.file: position for position, kind in enumerate(_ORDER)}
     fixed = [SectionSource.of(kind, kind) for kind in static]
-    mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
-    return Sections((*fixed, *mine))
+    session_sections = sorted(
+        session_sources, key=lambda source: (positions.get(source.name, len(positions)), source.name)
+    )
+    return Sections((*fixed, *session_sections))
 
 
 class AgentPrompt:
@@ -145,12 +147,12 @@ class AgentPrompt:
         ]
         if agent.fit.size == "full":
             scratch = str(agent.home.scratch)
-            kept = min(settings.gap_keep, settings.size_keep)
+            results_kept = min(settings.gap_keep, settings.size_keep)
             sources.append(SectionSource.of(texts.Scratch, lambda: texts.Scratch(scratch)))
             if settings.layers:
-                sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(kept)))
+                sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(results_kept)))
         sources += _memory_section(agent)
-        sources += [one.section() for one in (agent.servers, agent.types) if one is not None]
+        sources += [source.section() for source in (agent.servers, agent.types) if source is not None]
         fixed = texts.STATIC if agent.fit.size == "full" else (texts.Brief,)
         self._sections: Sections = standard(sources, fixed)
         self.sent = SystemPrompt()
@@ -163,11 +165,11 @@ class AgentPrompt:
 
     def news(self) -> SystemPrompt | None:
         """The prompt with its volatile sections updated; None if the model knows all of it already."""
-        now = self.sent.now(self._computed(), but=ANNOUNCED_ELSEWHERE)
-        if now == self.sent:
+        current = self.sent.now(self._computed(), but=ANNOUNCED_ELSEWHERE)
+        if current == self.sent:
             return None
-        self.sent = now
-        return now
+        self.sent = current
+        return current
 
     def renew(self) -> SystemPrompt:
         """Recompute every section, after reading instruction files and skills again."""
@@ -177,8 +179,8 @@ class AgentPrompt:
         return self._computed()
 
     def _computed(self) -> SystemPrompt:
-        made, self._sections = self._sections.prompt()
-        return made
+        prompt, self._sections = self._sections.prompt()
+        return prompt
 
     def _today(self) -> texts.Today:
         return texts.Today(datetime.fromtimestamp(self._agent.clock.now()).date().isoformat())
@@ -190,24 +192,28 @@ class AgentPrompt:
         )
 
     def _instructions(self) -> texts.Instructions | None:
-        user = self._agent.user_folder
-        here = self._agent.workspace
-        root, here = (project_root(here, Path.home()), here) if self._agent.trusted else (user, user)
-        self.loaded = instructions.load(root, here, user, reason=self._reason)
-        found = instructions.as_text(self.loaded)
-        most = self._agent.fit.instructions
-        if found is None or most is None or size(found.files) <= most:
-            return found
+        user_folder = self._agent.user_folder
+        folder = self._agent.workspace
+        root, folder = (
+            (project_root(folder, Path.home()), folder)
+            if self._agent.trusted
+            else (user_folder, user_folder)
+        )
+        self.loaded = instructions.load(root, folder, user_folder, reason=self._reason)
+        section = instructions.as_text(self.loaded)
+        limit = self._agent.fit.instructions
+        if section is None or limit is None or size(section.files) <= limit:
+            return section
         names = ", ".join(file.path for file in self.loaded)
-        return texts.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
+        return texts.Instructions(f"{cut(section.files, limit)}\n[Cut here; the full text is in {names}.]")
 
 
 def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
     """The source of the memory section; a resumed session keeps the index of its epoch until a compaction."""
     if not agent.remembers or agent.store.memory is None:
         return
-    both = [one for one in (agent.store.memory, agent.store.user_memory) if one is not None]
-    scopes = [memory_in(one, agent.clock) for one in both]
+    memories = [memory for memory in (agent.store.memory, agent.store.user_memory) if memory is not None]
+    scopes = [memory_in(memory, agent.clock) for memory in memories]
     # What the session itself added since then is in its messages; a changed prompt would only break its cache.
     stored = [_stored_index(epoch) for _, epoch in islice(agent.store.log.decisions(Epoch), 1)]
     kind = texts.MemoryIndex
@@ -216,16 +222,18 @@ def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
 
 def _memory_index(scopes: Sequence[Memory]) -> str | None:
     """The indexes of these memories as one section; None if they are all empty."""
-    found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
-    return texts.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
+    indexes = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
+    return (
+        texts.MemoryIndex(" and ".join(indexes), "\n".join(indexes.values())).render() if indexes else None
+    )
 
 
 def _stored_index(epoch: Epoch) -> str | None:
     """The memory index in the system prompt of an epoch; None if it has none."""
     tag = texts.MemoryIndex.tag
-    words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
-    found = re.search(f"<{tag}>.*?</{tag}>", words, re.DOTALL)
-    return found[0] if found else None
+    text = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
+    section = re.search(f"<{tag}>.*?</{tag}>", text, re.DOTALL)
+    return section[0] if section else None
 
 
 def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]:
@@ -239,23 +247,23 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
     if style is not None:
         # A project's styles are used only if its folder is trusted.
         folders = [agent.user_folder, *([agent.workspace / ".sevenfold"] if agent.trusted else [])]
-        found = find_style(style, folders)
-        yield SectionSource.of(texts.OutputStyle, lambda: found)
+        chosen_style = find_style(style, folders)
+        yield SectionSource.of(texts.OutputStyle, lambda: chosen_style)
 
 
-def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
-    turns = _step(limits.turns, left.turns, ceil)
-    tokens = _step(limits.tokens, left.tokens, ceil)
-    dollars = _step(limits.usd, left.usd, "{:.2f}".format)
+def _budgets(limits: RunLimits, remaining: RunLimits) -> texts.Budgets | None:
+    turns = _step(limits.turns, remaining.turns, ceil)
+    tokens = _step(limits.tokens, remaining.tokens, ceil)
+    dollars = _step(limits.usd, remaining.usd, "{:.2f}".format)
     budgets = texts.Budgets(turns, tokens, dollars)
     return budgets if budgets != texts.Budgets() else None
 
 
-def _step(limit: float | None, left: float | None, form: Callable[[float], R]) -> R | None:
+def _step(limit: float | None, remaining: float | None, render: Callable[[float], R]) -> R | None:
     """An upper bound on what is left, in steps: announcing every change would take room and say little."""
-    if limit is None or left is None:
+    if limit is None or remaining is None:
         return None
-    return form(min(limit * share for share in ANNOUNCED_FRACTIONS if limit * share >= left))
+    return render(min(limit * share for share in ANNOUNCED_FRACTIONS if limit * share >= remaining))
 
 
 def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
@@ -263,14 +271,14 @@ def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
         try:
-            words = split(path.read_text(encoding="utf-8-sig")).body.strip()
+            instructions = split(path.read_text(encoding="utf-8-sig")).body.strip()
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError(f"output_style: {path} cannot be read: {reason_of(error)}") from error
-        if not words:
+        if not instructions:
             raise SettingError(f"output_style: {path} says nothing; write in it how to answer")
-        return texts.OutputStyle(name, words)
+        return texts.OutputStyle(name, instructions)
     raise SettingError(
         f"output_style: there is no style {name!r}; write how to answer into {places[-1]}, or choose another one"
     )

@@ -51,18 +51,18 @@ class FileNames(Struct, frozen=True):
 def file_names() -> FileNames:
     """The patterns, read on first use."""
     table = tomllib.loads(Path(__file__).with_name("secret_files.toml").read_text("utf-8"))
-    return FileNames(**{part: tuple(patterns.split()) for part, patterns in table.items()})
+    return FileNames(**{table_key: tuple(patterns.split()) for table_key, patterns in table.items()})
 
 
 def named_secret(path: str) -> str:
     """Why a file looks like secrets by its name; empty if it does not."""
-    known = file_names()
-    whole = path.lower()
-    name = PurePosixPath(whole).name
-    if any(fnmatchcase(name, pattern) for pattern in known.harmless):
+    patterns = file_names()
+    lowered = path.lower()
+    name = PurePosixPath(lowered).name
+    if any(fnmatchcase(name, pattern) for pattern in patterns.harmless):
         return ""
-    if any(fnmatchcase(name, pattern) for pattern in known.names) or any(
-        fnmatchcase(whole, pattern) for pattern in known.paths
+    if any(fnmatchcase(name, pattern) for pattern in patterns.names) or any(
+        fnmatchcase(lowered, pattern) for pattern in patterns.paths
     ):
         return "by its name"
     return ""
@@ -108,7 +108,8 @@ def with_secrets(request: PermissionRequest) -> PermissionRequest:
 def _shows_files(command: str) -> bool:
     """Whether a line plainly shows the files it names."""
     line = shell.parse(command)
-    return any(one.words and one.words[0] in shell.tables().show_files for one in line.commands)
+    shows_files = shell.tables().show_files
+    return any(simple.words and simple.words[0] in shows_files for simple in line.commands)
 
 
 def masked(output: ToolOutput, *, named: bool) -> ToolOutput:
@@ -116,18 +117,21 @@ def masked(output: ToolOutput, *, named: bool) -> ToolOutput:
     if isinstance(output.content, str):
         text = _masked(output.content, named=named)
         return output if text == output.content else replace(output, content=f"{text}\n\n{NOTE}")
-    parts: list[Mapping[str, Any]] = []
-    for part in output.content:
-        words = part.get("text")
-        parts.append({**part, "text": _masked(words, named=named)} if isinstance(words, str) else part)
-    return output if parts == list(output.content) else replace(output, content=parts)
+    blocks: list[Mapping[str, Any]] = []
+    for block in output.content:
+        block_text = block.get("text")
+        if isinstance(block_text, str):
+            blocks.append({**block, "text": _masked(block_text, named=named)})
+        else:
+            blocks.append(block)
+    return output if blocks == list(output.content) else replace(output, content=blocks)
 
 
 def _masked(text: str, *, named: bool) -> str:
     if not named:
         return mask(text).text
     # Lines may have numbers before them, as Read shows them.
-    plain = _LINE_NUMBER.sub("", text)
-    values = (value for value in assignments(plain).values() if len(value) >= _LEAST_VALUE)
-    known = {value: value for value in values if not _OPEN_WORDS.fullmatch(value)}
-    return mask(text, KnownSecrets(known)).text
+    unnumbered = _LINE_NUMBER.sub("", text)
+    values = (value for value in assignments(unnumbered).values() if len(value) >= _LEAST_VALUE)
+    secrets = {value: value for value in values if not _OPEN_WORDS.fullmatch(value)}
+    return mask(text, KnownSecrets(secrets)).text

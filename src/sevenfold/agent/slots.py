@@ -82,20 +82,20 @@ class StateSlot(Struct, eq=False):
     def restore(self, moment: Moment) -> Restored:
         """Restore all states in order while there is room, each cut to its budget with a note where the rest is."""
         attachments: list[Attachment] = []
-        left: list[str] = []
+        left_out: list[str] = []
         room = moment.budget(self.together) if self.together is not None else moment.room
         room = room if self.needed else min(room, moment.room)
         used = 0
         for state in self.states():
-            most = moment.budget(self.each) if self.each is not None else room
-            text = _rendered(state, min(most, room - used) if not self.needed else most, moment)
+            limit = moment.budget(self.each) if self.each is not None else room
+            text = _rendered(state, min(limit, room - used) if not self.needed else limit, moment)
             tokens = moment.count(text)
             if not self.needed and used + tokens > room:
-                left.append(f"{state.title}: no room")
+                left_out.append(f"{state.title}: no room")
                 continue
             used += tokens
             attachments.append(Attachment(state.kind or self.kind, (blocks.text(text),), dict(state.facts)))
-        return Restored(tuple(attachments), used, tuple(left))
+        return Restored(tuple(attachments), used, tuple(left_out))
 
 
 class AnnouncedSlot(Struct, eq=False):
@@ -120,27 +120,28 @@ class AnnouncedSlot(Struct, eq=False):
         """Restore only entries that would be missing, in order; entries without room are named in `Restored.left`."""
         room = min(moment.room, moment.budget(MOST_ANNOUNCED))
         announced = self.announced().items()
-        missing = {name: words for name, words in announced if not moment.says(self.piece(name, words))}
-        left: list[str] = []
+        missing = {name: text for name, text in announced if not moment.says(self.piece(name, text))}
+        left_out: list[str] = []
         while missing and moment.count(self._text(missing)) > room:
-            left.insert(0, f"{missing.popitem()[0]}: no room")
+            left_out.insert(0, f"{missing.popitem()[0]}: no room")
         if not missing:
-            return Restored(left=tuple(left))
-        text = self._text(missing)
-        pieces = [self.piece(*one) for one in missing.items()]
-        attachment = Attachment(self.kind, (blocks.text(text),), self.facts(list(missing), pieces, text))
-        return Restored((attachment,), moment.count(text), tuple(left))
+            return Restored(left=tuple(left_out))
+        whole_text = self._text(missing)
+        pieces = [self.piece(*entry) for entry in missing.items()]
+        facts = self.facts(list(missing), pieces, whole_text)
+        attachment = Attachment(self.kind, (blocks.text(whole_text),), facts)
+        return Restored((attachment,), moment.count(whole_text), tuple(left_out))
 
-    def _text(self, news: Mapping[str, str]) -> str:
-        made = self.whole(news)
-        return made.render() if made else ""
+    def _text(self, entries: Mapping[str, str]) -> str:
+        listing = self.whole(entries)
+        return listing.render() if listing else ""
 
 
-def _rendered(state: State, most: int, moment: Moment) -> str:
+def _rendered(state: State, limit: int, moment: Moment) -> str:
     text = RestoredState(state.title, state.text).render()
-    if moment.count(text) <= most or most < LEAST:
+    if moment.count(text) <= limit or limit < LEAST:
         return text
-    head = cut(state.text, (most - LEAST) * BYTES_PER_TOKEN)
+    head = cut(state.text, (limit - LEAST) * BYTES_PER_TOKEN)
     return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
 
 
@@ -166,12 +167,12 @@ class SectionsSlot:
             self._prompt.sent = prompt
             self._want(prompt)
             return Restored()
-        before = {section.name: section.text for section in sent.sections}
+        sent_texts = {section.name: section.text for section in sent.sections}
         changed = {
             section.name: section.text
             for section in prompt.sections
             if section.name not in ANNOUNCED
-            and section.text != before.get(section.name)
+            and section.text != sent_texts.get(section.name)
             and not moment.says(announcement({}, {section.name: section.text}))
         }
         if not changed:
@@ -205,14 +206,15 @@ class OpenFilesSlot:
         self._read.clear()
         restored = self._slot.restore(moment)
         recent = self._state.recent.files.values()
-        shown = {one.path: one.version for one in recent if one.call and moment.shows(one.call)}
-        back = {
-            path: files.version(found)
-            for path in (str(one.facts.get("filename", "")) for one in restored.attachments)
-            if (found := self._read.get(path)) is not None
-            and len(found) <= moment.budget(FILE_TOKENS) * BYTES_PER_TOKEN
-        }
-        self._known = {**shown, **back}
+        shown = [file for file in recent if file.call and moment.shows(file.call)]
+        self._known = {file.path: file.version for file in shown}
+        most_bytes = moment.budget(FILE_TOKENS) * BYTES_PER_TOKEN
+        for attachment in restored.attachments:
+            path = str(attachment.facts.get("filename", ""))
+            content = self._read.get(path)
+            # A longer file was cut, so the model knows only a part of it.
+            if content is not None and len(content) <= most_bytes:
+                self._known[path] = files.version(content)
         return restored
 
     def forget(self) -> None:
@@ -223,11 +225,11 @@ class OpenFilesSlot:
         self._read.clear()
 
     def _recent(self) -> Sequence[Seen]:
-        return [Seen(one.path, one.call) for one in reversed(self._state.recent.files.values())]
+        return [Seen(file.path, file.call) for file in reversed(self._state.recent.files.values())]
 
     def _text(self, path: str) -> str:
-        self._read[path] = found = files.content(path)
-        text = found.decode("utf-8")
+        self._read[path] = content = files.content(path)
+        text = content.decode("utf-8")
         gate = self._state.gate
         # Masked before the text is cut: part of a secret would not be recognised as one.
         return gate.text(text) if gate else text
@@ -237,12 +239,12 @@ def install(agent: Assembly) -> None:
     """Set up the slots that restore everything an agent needs after a compaction."""
     conversation = agent.conversation
     files = OpenFilesSlot(agent)
-    before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
+    slots_before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
     announced: list[Slot] = [agent.server_updater.slot()] if agent.server_updater is not None else []
     if agent.has_standard_prompt:
-        before.insert(0, SectionsSlot(agent))
+        slots_before.insert(0, SectionsSlot(agent))
         announced += _listing_slots(agent)
-    conversation.restore((*before, *_state_slots(agent), *announced, files))
+    conversation.restore((*slots_before, *_state_slots(agent), *announced, files))
     conversation.call_after_compaction(files.forget)
     conversation.call_after_compaction(agent.state.save)
 
@@ -275,8 +277,8 @@ def task_lines(tasks: Iterable[BackgroundTask]) -> list[str]:
         if task.state in ("running", "gone") or task.unread:
             ended = GONE if task.state == "gone" else task.state
             unread = f", {task.unread:,} bytes of output not looked at" if task.unread else ""
-            where = f" — output in {task.path}" if task.path else ""
-            lines.append(f"{task.id} ({ended}{unread}): {task.command}{where}")
+            location = f" — output in {task.path}" if task.path else ""
+            lines.append(f"{task.id} ({ended}{unread}): {task.command}{location}")
     return lines
 
 
@@ -297,14 +299,14 @@ def _listing_slots(agent: Assembly) -> Iterator[AnnouncedSlot]:
         lambda names, lines, text: {"content": text, "skillCount": len(names), "names": names},
     )
     if agent.types is not None:
-        more = {"removedTypes": [], "isInitial": False}
+        constant_fields = {"removedTypes": [], "isInitial": False}
         yield AnnouncedSlot(
             "agent types",
             "agent_listing_delta",
             agent.types.listing,
             partial(texts.listed, texts.AgentType),
             texts.AgentTypes.of,
-            lambda names, lines, text: {"addedTypes": names, "addedLines": lines, **more},
+            lambda names, lines, text: {"addedTypes": names, "addedLines": lines, **constant_fields},
         )
 
 
@@ -313,12 +315,12 @@ def _plan(state: AgentState) -> Iterator[State]:
     if text := plans.text():
         yield State("Plan", text, str(plans.path), {"planFilePath": str(plans.path)})
     if plans.planning:
-        words = (
+        reminder = (
             "You are planning: explore, and change nothing but the plan's file. "
             f"Notes for the plan go to {plans.path}; hand it over with PlanReady when it is complete."
         )
         facts = {"reminderType": "full", "isSubAgent": False, "planFilePath": str(plans.path)}
-        yield State("Planning", words, facts={**facts, "planExists": bool(text)}, kind=PLANNING)
+        yield State("Planning", reminder, facts={**facts, "planExists": bool(text)}, kind=PLANNING)
 
 
 def _goal(state: AgentState) -> Iterator[State]:
@@ -340,6 +342,8 @@ def _permissions(state: AgentState) -> Iterator[State]:
     lines += [f"Always needs approval: {rule}" for rule in rules.ask]
     lines += [f"Denied, do not try: {rule}" for rule in rules.deny]
     open_questions = (*grants.unanswered, *grants.pending)
-    lines += [f"The user was asked about this and has not answered: {one}" for one in open_questions]
+    lines += [
+        f"The user was asked about this and has not answered: {question}" for question in open_questions
+    ]
     if len(lines) > 1 or grants.mode != "ask":
         yield State("Permissions", "\n".join(lines), facts={"mode": grants.mode})

@@ -139,16 +139,16 @@ class Speculation:
     # -- in the fork ---------------------------------------------------------------------------------
 
     def _work(self, run: int, prompt: str) -> Flow[None]:
-        asked = fork(self._c, SOURCE)
-        asked.cache_briefly()
-        asked.user(prompt)
+        speculative = fork(self._c, SOURCE)
+        speculative.cache_briefly()
+        speculative.user(prompt)
         try:
-            yield from translated(self._ask(asked), partial(self._listen, run))
+            yield from translated(self._ask(speculative), partial(self._listen, run))
         except _Stopped:
             return
 
-    def _ask(self, asked: Fork) -> Flow[None]:
-        yield from work(asked, self, most_turns=MOST_TURNS, after_answer=_go_on)
+    def _ask(self, speculative: Fork) -> Flow[None]:
+        yield from work(speculative, self, most_turns=MOST_TURNS, after_answer=_go_on)
 
     def carry_out(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[Sequence[Block]]:
         """Carry out calls of reading tools; the fork ends before any other, which the conversation has to make."""
@@ -191,8 +191,8 @@ class Speculation:
 def seen_by_model(body: bytes) -> bytes:
     """What a model sees of a request: all of it but cache markers and fields for the server."""
     fields = msgspec.json.decode(body, type=dict[str, Raw])
-    seen = {name: Raw(_MARKER.sub(b"", raw)) for name, raw in fields.items() if name not in _NOT_SEEN}
-    return msgspec.json.encode(seen, order="sorted")
+    visible = {name: Raw(_MARKER.sub(b"", raw)) for name, raw in fields.items() if name not in _NOT_SEEN}
+    return msgspec.json.encode(visible, order="sorted")
 
 
 def _go_on(_: Outcome) -> Flow[None]:

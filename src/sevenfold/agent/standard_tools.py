@@ -58,9 +58,9 @@ def standard_tools(
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 
-def as_tools(given: Iterable[Any]) -> list[Tool]:
+def as_tools(functions_and_tools: Iterable[Any]) -> list[Tool]:
     """The given tools unchanged, and the given functions made into tools."""
-    return [one if isinstance(one, Tool) else function_tool(one) for one in given]
+    return [item if isinstance(item, Tool) else function_tool(item) for item in functions_and_tools]
 
 
 def find_skills(project: Path, user: Path, *, trusted: bool) -> SkillCatalog:
@@ -96,21 +96,23 @@ class Fit(Struct, frozen=True):
         path = Path(__file__).with_name("tools") / "texts" / "brief.toml"
         brief = tomllib.loads(path.read_text(encoding="utf-8"))
         if self.size == "small":
-            return [_shortened(tool, brief.get(tool.name, {}).get("words", "")) for tool in tools]
+            return [_shortened(tool, brief.get(tool.name, {}).get("description", "")) for tool in tools]
         return [_shortened(tool, **brief[tool.name]) for tool in tools if tool.name in brief]
 
 
-def _shortened(tool: StandardTool[Any], words: str = "", without: Collection[str] = ()) -> Tool:
+def _shortened(tool: StandardTool[Any], description: str = "", without: Collection[str] = ()) -> Tool:
     """Shorten a tool's description and schema in place, for windows in which every token counts.
 
-    The model sees ``words``, or the first sentence of the description, and a schema reduced to names and types, minus
-    the properties in ``without``. The tool accepts the same input as before.
+    The model sees ``description``, or the first sentence of the tool's own, and a schema reduced to names and types,
+    minus the properties in ``without``. The tool accepts the same input as before.
     """
     first = tool.description.split("\n", 1)[0]
-    tool.description = words or first.partition(". ")[0].removesuffix(".") + "."
+    tool.description = description or first.partition(". ")[0].removesuffix(".") + "."
     schema = _shortened_schema(tool.schema)
-    kept = {name: inner for name, inner in schema.get("properties", {}).items() if name not in without}
-    tool.schema = {**schema, "properties": kept}
+    properties = {
+        name: inner for name, inner in schema.get("properties", {}).items() if name not in without
+    }
+    tool.schema = {**schema, "properties": properties}
     return tool
 
 
@@ -142,15 +144,15 @@ class StoreRecall:
     def fetch(self, reference: str) -> bytes:
         """The full content of a record or stored result; raises `sevenfold.errors.UserError` if there is none."""
         match self._store.log.record(reference):
-            case (_, Said() as said):
+            case (_, Said() as message):
                 return "\n\n".join(
-                    filter(None, (self._text(block, said) for block in said.blocks))
+                    filter(None, (self._text(block, message) for block in message.blocks))
                 ).encode()
             case _:
                 return self._result(reference)
 
-    def _text(self, block: Block, said: Said) -> str:
-        if block.id in said.stored:
+    def _text(self, block: Block, message: Said) -> str:
+        if block.id in message.stored:
             return self._result(block.id).decode(errors="replace")
         if block.kind == "tool_use":
             return block.raw.decode(errors="replace")

@@ -99,13 +99,13 @@ class StateFile:
             if (text := self._text.read()) is None:
                 return SavedState()
             self._written = text.encode()
-            found = msgspec.json.decode(self._written, type=SavedState)
+            state = msgspec.json.decode(self._written, type=SavedState)
         except (TranscriptError, *NOT_JSON) as error:
             self.problem = (
                 f"{self._text.path}: cannot be read ({error}); permissions and to-dos start empty"
             )
             return SavedState()
-        return found if found.version == VERSION else SavedState()
+        return state if state.version == VERSION else SavedState()
 
     def save(self, state: SavedState) -> None:
         """Write the state if it has changed since it was last read or written."""
@@ -228,12 +228,12 @@ class AgentState:
         return permissions.decide(request).verdict == "allow" and not permissions.masks(request)
 
     def _permissions(self) -> Permissions:
-        own = (user_folder(os.environ).resolve(), user_home().root.resolve())
+        guarded_roots = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
             roots=(str(self._home.scratch), *map(str, self._roots)),
             readable=tuple(str(folder) for folder in (self._home.results, self._home.folder) if folder),
-            guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
+            guarded=(*map(str, guarded_roots), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
             plan=str(self._home.plan),
             secret_files=self._secret_files,
@@ -263,9 +263,9 @@ class AgentState:
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
             return Consented(free, remark="" if free else "No user is available in this session.")
-        asked = Asked(
+        question = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),
             PermissionDecision("ask", "A plan needs the user's approval."),
         )
-        return self._consent(asked)
+        return self._consent(question)

@@ -83,7 +83,7 @@ def submit(
     prompt = UserPrompt.of(prompt)
     for name, value in (("prompt", prompt.text), ("agent", agent), ("session", session)):
         if not isinstance(value, str) or not value:
-            raise InputError(f"{name} has to be a text that is not empty, got {value!r}")
+            raise InputError(f"{name} must be a non-empty string, got {value!r}")
     payload: dict[str, Any] = {"agent": agent, "prompt": msgspec.to_builtins(prompt)}
     if made_with := options.get("options"):
         payload["options"] = made_with

@@ -29,34 +29,34 @@ class Suggestion:
         self.text = ""
         """The suggestion; empty if there is none."""
         self._c = c
-        self._asked = 0
+        self._number = 0
 
     def begin(self) -> None:
         """Ask for a suggestion after an answer, if the setting is on and the spending cap allows it."""
         self.forget()
         if self._c.settings.prompt_suggestion and self._c.may_spend():
-            asked = self._asked
-            self._c.run_background(self._ask(), lambda came: self._done(asked, came), "suggestion")
+            number = self._number
+            self._c.run_background(self._ask(), lambda came: self._done(number, came), "suggestion")
 
     def forget(self) -> None:
         """Drop the suggestion, and ignore one still being asked for, because the conversation continues."""
         self.text = ""
-        self._asked += 1
+        self._number += 1
 
     def _ask(self) -> Flow[str]:
-        asked = fork(self._c, SOURCE)
-        asked.user(SuggestPrompt().render())
-        outcome = yield from asked.turn()
+        asking_fork = fork(self._c, SOURCE)
+        asking_fork.user(SuggestPrompt().render())
+        outcome = yield from asking_fork.turn()
         answer = outcome.reply.answer.blocks
         if any(block.kind == "tool_use" for block in answer):
             return ""
-        said = blocks.text_of(answer).strip()
-        line = said.strip("\"'“”")
+        answer_text = blocks.text_of(answer).strip()
+        line = answer_text.strip("\"'“”")
         return line if line and len(line) <= LONGEST and "\n" not in line and "<" not in line else ""
 
-    def _done(self, asked: int, came: str | Exception) -> None:
-        if isinstance(came, Exception):
-            self._c.events.aside("suggestion", str(came), source=SOURCE, error=came)
-        elif asked == self._asked:
-            self.text = came
-            self._c.state(Speculation).begin(came)
+    def _done(self, number: int, outcome: str | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self._c.events.aside("suggestion", str(outcome), source=SOURCE, error=outcome)
+        elif number == self._number:
+            self.text = outcome
+            self._c.state(Speculation).begin(outcome)

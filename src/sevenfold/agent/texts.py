@@ -175,12 +175,12 @@ class McpInstructions(Text, frozen=True):
     @classmethod
     def of(cls, servers: Mapping[str, str]) -> McpInstructions | None:
         """A section with each server's instructions, sorted by name; None if there are none."""
-        said = [
-            (name, McpServer(name, words).render())
-            for name, words in sorted(servers.items())
-            if words.strip()
+        rendered = [
+            (name, McpServer(name, instructions).render())
+            for name, instructions in sorted(servers.items())
+            if instructions.strip()
         ]
-        return cls(_joined("\n\n", *_fitting(said, cls.cap))) if said else None
+        return cls(_joined("\n\n", *_fitting(rendered, cls.cap))) if rendered else None
 
 
 class SkillLine(Text, frozen=True):
@@ -294,29 +294,29 @@ def listed(line: type[SkillLine | AgentType], name: str, description: str) -> st
     return line(name, " ".join(description.split())).render()
 
 
-def _listed(line: type[SkillLine | AgentType], entries: Mapping[str, str], most: int) -> str:
+def _listed(line: type[SkillLine | AgentType], entries: Mapping[str, str], limit: int) -> str:
     """One line for each entry, sorted by name, as far as they fit."""
-    lines = [(name, listed(line, name, words)) for name, words in sorted(entries.items())]
-    return _joined("\n", *_fitting(lines, most))
+    lines = [(name, listed(line, name, description)) for name, description in sorted(entries.items())]
+    return _joined("\n", *_fitting(lines, limit))
 
 
-def _fitting(pieces: Iterable[tuple[str, str]], most: int) -> tuple[list[str], list[str]]:
+def _fitting(pieces: Iterable[tuple[str, str]], limit: int) -> tuple[list[str], list[str]]:
     """Split named pieces into the texts that fit, taken greedily in order, and the names of the others."""
     pieces = list(pieces)
-    if sum(size(words) + _FOR_JOINT for _, words in pieces) <= most:
-        return [words for _, words in pieces], []
-    room = most - _FOR_NOTE
-    fits: list[str] = []
-    out: list[str] = []
-    for name, words in pieces:
-        if size(words) + _FOR_JOINT <= room:
-            room -= size(words) + _FOR_JOINT
-            fits.append(words)
+    if sum(size(text) + _FOR_JOINT for _, text in pieces) <= limit:
+        return [text for _, text in pieces], []
+    room = limit - _FOR_NOTE
+    fitting: list[str] = []
+    left_out: list[str] = []
+    for name, text in pieces:
+        if size(text) + _FOR_JOINT <= room:
+            room -= size(text) + _FOR_JOINT
+            fitting.append(text)
         else:
-            out.append(name)
-    return fits, out
+            left_out.append(name)
+    return fitting, left_out
 
 
-def _joined(joint: str, fits: list[str], out: list[str]) -> str:
-    note = [LeftOut(", ".join(out)).render()] if out else []
-    return joint.join([*note, *fits])
+def _joined(joint: str, fitting: list[str], left_out: list[str]) -> str:
+    note = [LeftOut(", ".join(left_out)).render()] if left_out else []
+    return joint.join([*note, *fitting])

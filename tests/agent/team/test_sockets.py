@@ -149,7 +149,7 @@ def test_only_its_owner_can_reach_a_socket(there):
 def test_a_socket_that_a_killed_session_left_is_replaced(there, mailbox, tmp_path):
     left = tmp_path / "s" / "left.sock"
     left.parent.mkdir(mode=0o700)
-    with socket.socket(socket.AF_UNIX) as dead, sockets._short(left) as name:
+    with socket.socket(socket.AF_UNIX) as dead, sockets._short_path(left) as name:
         dead.bind(name)
     made = MessageSocket(left, mailbox, "session:main")
     assert send(str(left), message()).state == "queued"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,7 +42,7 @@ def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> Hoo
         answer = reader.read(answer)
         problems = reader.problems
         if result.code == BLOCK:
-            reason = text_of(result.stderr) or reader.text(reader.said, "reason") or f"blocked by {hook}"
+            reason = text_of(result.stderr) or reader.text(reader.fields, "reason") or f"blocked by {hook}"
             answer = reader.blocked(answer, reason)
         elif result.code != 0:
             problems.append(_with_detail(f"it failed with exit code {result.code}", result.stderr))
@@ -63,12 +64,12 @@ def text_of(printed: bytes) -> str:
     return bounded(printed.decode(errors="replace")).strip()
 
 
-def bounded(words: str, most: int = MOST_CHARACTERS) -> str:
+def bounded(text: str, limit: int = MOST_CHARACTERS) -> str:
     """The text, cut to this many characters with a note if it is longer; NUL characters are replaced."""
-    words = words.replace("\0", "\ufffd")
-    if len(words) <= most:
-        return words
-    return f"{words[:most]}\n[cut: the first {most:,} of {len(words):,} characters]"
+    text = text.replace("\0", "\ufffd")
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut: the first {limit:,} of {len(text):,} characters]"
 
 
 class _Reader:
@@ -77,17 +78,17 @@ class _Reader:
     def __init__(self, event: type[HookInput], result: CommandResult) -> None:
         self.event, self.problems = event, list[str]()
         self.plain = ""
-        self.said: Mapping[str, Any] = {}
+        self.fields: Mapping[str, Any] = {}
         if result.stdout.lstrip().startswith(b"{"):
-            self.said = self._json(result)
+            self.fields = self._json(result)
         elif event.rule.plain and result.code == 0:
             self.plain = text_of(result.stdout)
-        self.specific = self._specific()
+        self.specific = self._specific_fields()
 
     def read(self, answer: HookOutcome) -> HookOutcome:
         """The answer with everything except the effect of the exit code."""
-        stops = self._typed(self.said.get("continue"), bool, "continue", "true or false") is False
-        message = self.text(self.said, "systemMessage")
+        stops = self._of_type(self.fields.get("continue"), bool, "continue", "true or false") is False
+        message = self.text(self.fields, "systemMessage")
         answer = replace(
             answer,
             instructions=self._instructions(),
@@ -95,21 +96,21 @@ class _Reader:
             updated_input=self._updated_input(),
             updated_output=self._updated_output(),
             messages=(message,) if message else (),
-            stop=(self.text(self.said, "stopReason") or "") if stops else None,
+            stop=(self.text(self.fields, "stopReason") or "") if stops else None,
         )
         return self._decided(self._permitted(answer))
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
         """A text field; None if it is missing, empty or not text."""
-        value = self._typed(fields.get(name), str, name, "text")
+        value = self._of_type(fields.get(name), str, name, "text")
         return bounded(value).strip() or None if value else None
 
-    def _typed(self, value: Any, kind: type[R], name: str, what: str) -> R | None:
+    def _of_type(self, value: Any, kind: type[R], name: str, expected: str) -> R | None:
         """The value if it has this type; else None, with a problem noted unless the field is missing."""
         if isinstance(value, kind):
             return value
         if value is not None:
-            self.problems.append(f"{name} should be {what}, not {value!r:.60}")
+            self.problems.append(f"{name} should be {expected}, not {value!r:.60}")
         return None
 
     def _json(self, result: CommandResult) -> Mapping[str, Any]:
@@ -122,72 +123,76 @@ class _Reader:
             self.problems.append(f"its output begins like JSON but is not valid ({error})")
             return {}
 
-    def _specific(self) -> Mapping[str, Any]:
-        given = self._typed(self.said.get("hookSpecificOutput"), dict, "hookSpecificOutput", "an object")
-        if given is None:
+    def _specific_fields(self) -> Mapping[str, Any]:
+        specific = self._of_type(
+            self.fields.get("hookSpecificOutput"), dict, "hookSpecificOutput", "an object"
+        )
+        if specific is None:
             return {}
-        name = given.get("hookEventName", self.event.__name__)
+        name = specific.get("hookEventName", self.event.__name__)
         if name != self.event.__name__:
             self.problems.append(f"hookSpecificOutput is meant for {name!r:.60}, not {self.event.__name__}")
             return {}
-        return given
+        return specific
 
-    def _effective(self, name: str, given: Any, counts: bool, missing: Any = None) -> Any:
+    def _if_effective(self, name: str, value: Any, counts: bool, missing: Any = None) -> Any:
         """The given value if it has an effect at this event; else ``missing``, with a problem noted."""
-        if given is missing or counts:
-            return given
+        if value is missing or counts:
+            return value
         self.problems.append(f"{name} has no effect at {self.event.__name__}")
         return missing
 
     def _context(self) -> tuple[str, ...]:
         name = "additionalContext"
         counts = self.event.rule.context
-        given = self._effective(name, self.text(self.specific, name), counts)
-        return tuple(filter(None, (self.plain if counts else "", given)))
+        added = self._if_effective(name, self.text(self.specific, name), counts)
+        return tuple(filter(None, (self.plain if counts else "", added)))
 
     def _instructions(self) -> tuple[str, ...]:
         name = "additionalInstructions"
         counts = self.event.rule.instructions
-        given = self.text(self.specific, name) or self.text(self.said, name)
-        words = self._effective(name, given, counts) or (self.plain if counts else "")
-        return (bounded(words, MOST_INSTRUCTIONS),) if words else ()
+        instructions = self.text(self.specific, name) or self.text(self.fields, name)
+        effective = self._if_effective(name, instructions, counts) or (self.plain if counts else "")
+        return (bounded(effective, MOST_INSTRUCTIONS),) if effective else ()
 
     def _updated_input(self) -> Mapping[str, Any] | None:
         name = "updatedInput"
         counts = self.event.rule.blocking == "deny"
-        given = self._permission().get(name, self.specific.get(name))
-        return self._typed(self._effective(name, given, counts), dict, name, "an object")
+        value = self._permission().get(name, self.specific.get(name))
+        return self._of_type(self._if_effective(name, value, counts), dict, name, "an object")
 
     def _updated_output(self) -> Any | UnsetType:
         name = "updatedToolOutput"
         counts = self.event.rule.blocking == "feedback"
-        return self._effective(name, self.specific.get(name, UNSET), counts, UNSET)
+        return self._if_effective(name, self.specific.get(name, UNSET), counts, UNSET)
 
     def _permission(self) -> Mapping[str, Any]:
         """The decision of a PermissionRequest hook, which is an object; empty if there is none."""
-        given = self.specific.get("decision")
-        return given if isinstance(given, Mapping) else {}
+        decision = self.specific.get("decision")
+        return decision if isinstance(decision, Mapping) else {}
 
     def _permitted(self, answer: HookOutcome) -> HookOutcome:
-        asked = self._permission()
-        given = asked.get("behavior", self.specific.get("permissionDecision"))
-        reason = self.text(asked, "message") or self.text(self.specific, "permissionDecisionReason") or ""
-        if given in (None, "defer"):
+        decision = self._permission()
+        verdict = decision.get("behavior", self.specific.get("permissionDecision"))
+        reason = (
+            self.text(decision, "message") or self.text(self.specific, "permissionDecisionReason") or ""
+        )
+        if verdict in (None, "defer"):
             return answer
-        if given in ("allow", "ask", "deny") and self.event.rule.blocking == "deny":
-            return replace(answer, permission=HookPermission(given, reason))
-        self.problems.append(f"{given!r:.60} is not a permission decision at {self.event.__name__}")
+        if verdict in ("allow", "ask", "deny") and self.event.rule.blocking == "deny":
+            return replace(answer, permission=HookPermission(verdict, reason))
+        self.problems.append(f"{verdict!r:.60} is not a permission decision at {self.event.__name__}")
         return answer
 
     def _decided(self, answer: HookOutcome) -> HookOutcome:
-        given = self.said.get("decision")
-        if given == "block":
-            return self.blocked(answer, self.text(self.said, "reason") or f"blocked by {answer.ran[0]}")
-        if given == "approve" and self.event.rule.blocking == "deny" and answer.permission is None:
-            reason = self.text(self.said, "reason") or ""
+        decision = self.fields.get("decision")
+        if decision == "block":
+            return self.blocked(answer, self.text(self.fields, "reason") or f"blocked by {answer.ran[0]}")
+        if decision == "approve" and self.event.rule.blocking == "deny" and answer.permission is None:
+            reason = self.text(self.fields, "reason") or ""
             return replace(answer, permission=HookPermission("allow", reason))
-        if given not in (None, "approve"):
-            self.problems.append(f'{given!r:.60} is not a decision; there is only "block"')
+        if decision not in (None, "approve"):
+            self.problems.append(f'{decision!r:.60} is not a decision; there is only "block"')
         return answer
 
     def blocked(self, answer: HookOutcome, reason: str) -> HookOutcome:
@@ -210,11 +215,11 @@ def _decoded(printed: bytes) -> Mapping[str, Any]:
     A hook that quotes what it refuses must be understood, whatever it quotes.
     """
     try:
-        said: dict[str, Any] = msgspec.json.decode(printed)
+        fields: dict[str, Any] = msgspec.json.decode(printed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         lenient = json.dumps(json.loads(printed.decode(errors="replace"), strict=False), ensure_ascii=False)
-        said = msgspec.json.decode(lenient.encode(errors="replace"))
-    return said
+        fields = msgspec.json.decode(lenient.encode(errors="replace"))
+    return fields
 
 
 def _with_detail(problem: str, stderr: bytes) -> str:
@@ -229,34 +234,40 @@ def combine(event: str, answers: Sequence[HookOutcome], earlier: Sequence[HookFa
     reasons = [answer.blocked for answer in answers if answer.blocked]
     if permission and denied:
         reasons.append(permission.reason or "denied by a hook")
-    failures = [*earlier, *(failure for one in answers for failure in one.failures)]
-    inputs = [one for one in answers if one.updated_input is not None]
-    outputs = [one for one in answers if one.updated_output is not UNSET]
-    failures += [*_clash(inputs, "the input"), *_clash(outputs, "the output")]
-    stops = [one.stop for one in answers if one.stop is not None]
+    inputs = [answer for answer in answers if answer.updated_input is not None]
+    outputs = [answer for answer in answers if answer.updated_output is not UNSET]
+    failures = [
+        *earlier,
+        *chain.from_iterable(answer.failures for answer in answers),
+        *_clash(inputs, "the input"),
+        *_clash(outputs, "the output"),
+    ]
+    stops = [answer.stop for answer in answers if answer.stop is not None]
     return HookOutcome(
         event=event,
-        ran=tuple(hook for one in answers for hook in one.ran),
+        ran=tuple(chain.from_iterable(answer.ran for answer in answers)),
         blocked="\n".join(reasons) or None,
-        instructions=tuple(words for one in answers for words in one.instructions),
-        context=tuple(words for one in answers for words in one.context),
+        instructions=tuple(chain.from_iterable(answer.instructions for answer in answers)),
+        context=tuple(chain.from_iterable(answer.context for answer in answers)),
         permission=permission,
         updated_input=inputs[-1].updated_input if inputs and not denied else None,
         updated_output=outputs[-1].updated_output if outputs else UNSET,
-        messages=tuple(words for one in answers for words in one.messages),
+        messages=tuple(chain.from_iterable(answer.messages for answer in answers)),
         stop="\n".join(filter(None, stops)) if stops else None,
         failures=tuple(failures),
     )
 
 
 def _permission(answers: Sequence[HookOutcome]) -> HookPermission | None:
-    given = [one.permission for one in answers if one.permission is not None]
+    permissions = [answer.permission for answer in answers if answer.permission is not None]
     for verdict in _STRICTEST_FIRST:
-        if agreeing := [one.reason for one in given if one.verdict == verdict]:
-            return HookPermission(verdict, "\n".join(filter(None, agreeing)))
+        reasons = [permission.reason for permission in permissions if permission.verdict == verdict]
+        if reasons:
+            return HookPermission(verdict, "\n".join(filter(None, reasons)))
     return None
 
 
-def _clash(changing: Sequence[HookOutcome], what: str) -> list[HookFailure]:
-    *replaced, last = [hook for one in changing for hook in one.ran] or [""]
-    return [HookFailure(one, f"its change of {what} was replaced by that of {last}") for one in replaced]
+def _clash(changing: Sequence[HookOutcome], changed: str) -> list[HookFailure]:
+    *overruled, last = [*chain.from_iterable(answer.ran for answer in changing)] or [""]
+    problem = f"its change of {changed} was replaced by that of {last}"
+    return [HookFailure(hook, problem) for hook in overruled]

@@ -14,6 +14,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -107,59 +108,59 @@ class _Registry:
         """The hooks that match this event; equal commands run once, and ``once`` commands that have run not again."""
         name = type(event).__name__
         value = event.matched
-        found: dict[object, Hook] = {}
+        matching: dict[object, Hook] = {}
         with self._lock:
             for hook in self._hooks:
                 if hook.event != name or not hook.matcher.matches(value):
                     continue
                 if not isinstance(hook.handler, HookCommand):
-                    found[len(found)] = hook
+                    matching[len(matching)] = hook
                 elif (name, hook.handler) not in self._spent:
-                    found.setdefault((hook.handler.command, hook.handler.args), hook)
+                    matching.setdefault((hook.handler.command, hook.handler.args), hook)
                     if hook.handler.once:
                         self._spent.add((name, hook.handler))
-        return list(found.values())
+        return list(matching.values())
 
     def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
         """Start the commands for an event; the caller runs the functions."""
         firing = _Firing()
         hooks = self._matching(event)
-        given = b""
+        event_json = b""
         problem = ""
         try:
             if any(isinstance(hook.handler, HookCommand) for hook in hooks):
-                given = encoded(event)
+                event_json = encoded(event)
         except (RecursionError, ValueError, TypeError) as error:
             problem = f"what happened cannot be written as JSON ({error})"
-        for place, hook in enumerate(hooks):
+        for index, hook in enumerate(hooks):
             if not isinstance(hook.handler, HookCommand):
-                firing.functions[place] = hook
+                firing.functions[index] = hook
             elif problem:
-                firing.answers[place] = unread_answer(type(event), hook.label, problem)
+                firing.answers[index] = unread_answer(type(event), hook.label, problem)
             elif hook.handler.background:
-                self._background.append(self._run_command(hook, event, given, self._closing.is_set))
+                self._background.append(self._run_command(hook, event, event_json, self._closing.is_set))
             else:
-                firing.commands[place] = self._run_command(
-                    hook, event, given, lambda: firing.stop.is_set() or stopped()
+                firing.commands[index] = self._run_command(
+                    hook, event, event_json, lambda: firing.stop.is_set() or stopped()
                 )
         return firing
 
     def _run_command(
-        self, hook: Hook, event: HookInput, given: bytes, stopped: Callable[[], bool]
+        self, hook: Hook, event: HookInput, event_json: bytes, stopped: Callable[[], bool]
     ) -> Future[HookOutcome]:
         command = hook.handler
         assert isinstance(command, HookCommand)
         program = command.command
         args = command.args
         if args is not None:
-            program, *rest = map(self._with_project, (program, *args))
-            args = tuple(rest)
+            program, *arguments = map(self._with_project, (program, *args))
+            args = tuple(arguments)
         seconds = event.rule.seconds if command.seconds is None else command.seconds
-        given_to = {"stdin": given, "cwd": event.cwd, "environ": self._environ}
+        surroundings = {"stdin": event_json, "cwd": event.cwd, "environ": self._environ}
 
         def run() -> HookOutcome:
             try:
-                result = self._run(program, args, **given_to, seconds=seconds, stopped=stopped)
+                result = self._run(program, args, **surroundings, seconds=seconds, stopped=stopped)
             except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
                 result = CommandResult(None, problem=f"it could not be run ({error})")
             return read_answer(type(event), hook.label, result)
@@ -172,21 +173,23 @@ class _Registry:
             future.set_result(read_answer(type(event), hook.label, result))
             return future
 
-    def _with_project(self, word: str) -> str:
+    def _with_project(self, argument: str) -> str:
         for name in PROJECT_VARIABLES:
-            word = word.replace(f"${{{name}}}", self._project_dir)
-        return word
+            argument = argument.replace(f"${{{name}}}", self._project_dir)
+        return argument
 
     def _earlier_failures(self) -> list[HookFailure]:
         """Failures of background hooks that have ended since the last event."""
         with self._lock:
-            ended = [one for one in self._background if one.done()]
-            self._background = [one for one in self._background if one not in ended]
-        return [failure for one in ended for failure in one.result().failures]
+            ended = [future for future in self._background if future.done()]
+            self._background = [future for future in self._background if future not in ended]
+        return [*chain.from_iterable(future.result().failures for future in ended)]
 
     def _outcome(self, event: HookInput, firing: _Firing) -> HookOutcome:
-        given = firing.answers | {place: one.result() for place, one in firing.commands.items()}
-        answers = [given[place] for place in sorted(given)]
+        answers_by_index = firing.answers | {
+            index: future.result() for index, future in firing.commands.items()
+        }
+        answers = [answers_by_index[index] for index in sorted(answers_by_index)]
         return combine(type(event).__name__, answers, self._earlier_failures())
 
 
@@ -209,9 +212,9 @@ class Hooks(_Registry):
         """Run the hooks of this event and combine their answers; ends them and raises `Aborted` once ``stopped()``."""
         firing = self._start(event, stopped)
         try:
-            for place, hook in firing.functions.items():
+            for index, hook in firing.functions.items():
                 if not stopped():
-                    firing.answers[place] = _call(hook, event)
+                    firing.answers[index] = _call(hook, event)
             wait(firing.commands.values())
         except BaseException:
             firing.stop.set()
@@ -229,7 +232,9 @@ class AsyncHooks(_Registry):
         """Run the hooks of this event and combine their answers; cancelling ends the hooks."""
         firing = self._start(event, lambda: False)
         try:
-            answers = await asyncio.gather(*(_call_async(one, event) for one in firing.functions.values()))
+            answers = await asyncio.gather(
+                *(_call_async(hook, event) for hook in firing.functions.values())
+            )
             await firing.ended()
         except BaseException:
             firing.stop.set()

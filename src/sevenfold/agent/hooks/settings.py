@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -40,23 +41,23 @@ class Matcher(Struct, frozen=True):
     pattern: re.Pattern[str] | None = None
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Matcher:
-        """Parse a matcher; raises `SettingError`, naming ``where``, if it is invalid."""
-        wanted = text.strip()
-        if wanted in ("", "*"):
-            return cls(wanted)
-        if _NAMES.fullmatch(wanted):
-            names = frozenset(name.strip() for name in _SEPARATORS.split(wanted)) - {""}
+    def parse(cls, text: str, location: str) -> Matcher:
+        """Parse a matcher; raises `SettingError`, naming ``location``, if it is invalid."""
+        stripped = text.strip()
+        if stripped in ("", "*"):
+            return cls(stripped)
+        if _NAMES.fullmatch(stripped):
+            names = frozenset(name.strip() for name in _SEPARATORS.split(stripped)) - {""}
             if not names:
                 raise SettingError(
-                    f"{where}: the matcher {text!r} names nothing; use * to match everything"
+                    f"{location}: the matcher {text!r} names nothing; use * to match everything"
                 )
-            return cls(wanted, names)
+            return cls(stripped, names)
         try:
-            return cls(wanted, pattern=re.compile(wanted))
+            return cls(stripped, pattern=re.compile(stripped))
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingError(
-                f"{where}: the matcher {text!r} is not a valid regular expression ({error}); "
+                f"{location}: the matcher {text!r} is not a valid regular expression ({error}); "
                 "fix it, or list exact names separated by |"
             ) from error
 
@@ -108,8 +109,8 @@ class SkippedHook(Struct, frozen=True):
     why: str
 
     def __str__(self) -> str:
-        what = " ".join(part for part in (self.event, self.hook) if part)
-        return f"{self.source}: {what or 'hooks'} skipped: {self.why}"
+        name = " ".join(text for text in (self.event, self.hook) if text)
+        return f"{self.source}: {name or 'hooks'} skipped: {self.why}"
 
 
 class HookSettings(Struct, frozen=True):
@@ -122,8 +123,8 @@ class HookSettings(Struct, frozen=True):
 
     def skipping(self, why: str) -> HookSettings:
         """The settings with all hooks skipped for this reason."""
-        more = [SkippedHook(one.source, one.event, one.label, why) for one in self.hooks]
-        return HookSettings((), (*self.skipped, *more))
+        newly_skipped = [SkippedHook(hook.source, hook.event, hook.label, why) for hook in self.hooks]
+        return HookSettings((), (*self.skipped, *newly_skipped))
 
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
@@ -131,24 +132,25 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
 
     The hooks of all files are combined, unless a file disables all hooks.
     """
-    parts = [parse(_read(path), str(path)) for path in user]
-    parts += [parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project]
-    whole = HookSettings(
-        tuple(hook for part in parts for hook in part.hooks),
-        tuple(one for part in parts for one in part.skipped),
-        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
+    files = [parse(_read(path), str(path)) for path in user]
+    files += [parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project]
+    disabled_by = next((loaded.disabled_by for loaded in files if loaded.disabled_by), "")
+    combined = HookSettings(
+        tuple(chain.from_iterable(loaded.hooks for loaded in files)),
+        tuple(chain.from_iterable(loaded.skipped for loaded in files)),
+        disabled_by,
     )
-    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
+    return combined.skipping(f"disableAllHooks is set in {disabled_by}") if disabled_by else combined
 
 
 def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
     """Read the hooks from one settings mapping; if it is not trusted, all of them are skipped."""
     disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
-    found = list(_entries(settings, source))
-    hooks = tuple(entry for entry in found if isinstance(entry, Hook))
-    skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
-    made = HookSettings(hooks, skipped, source if disabled else "")
-    return made if trusted else made.skipping("the folder is not trusted")
+    entries = list(_entries(settings, source))
+    hooks = tuple(entry for entry in entries if isinstance(entry, Hook))
+    skipped = tuple(entry for entry in entries if isinstance(entry, SkippedHook))
+    loaded = HookSettings(hooks, skipped, source if disabled else "")
+    return loaded if trusted else loaded.skipping("the folder is not trusted")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -181,15 +183,16 @@ def _distrusted(path: Path) -> HookSettings:
 
 
 def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | SkippedHook]:
-    for event, given in _converted(settings.get("hooks", {}), dict[str, Any], f"{source}: hooks").items():
+    events = _converted(settings.get("hooks", {}), dict[str, Any], f"{source}: hooks")
+    for event, groups in events.items():
         if event not in EVENTS:
             yield SkippedHook(source, event, "", "there is no such event here")
             continue
-        for number, group in enumerate(_converted(given, list[_Group], f"{source}: hooks.{event}")):
-            where = f"{source}: hooks.{event}[{number}]"
-            which = Matcher.parse(group.matcher, where)
+        for number, group in enumerate(_converted(groups, list[_Group], f"{source}: hooks.{event}")):
+            location = f"{source}: hooks.{event}[{number}]"
+            matcher = Matcher.parse(group.matcher, location)
             for index, handler in enumerate(group.hooks):
-                yield _handler(handler, f"{where}.hooks[{index}]", event, which, source)
+                yield _handler(handler, f"{location}.hooks[{index}]", event, matcher, source)
 
 
 class _Group(Struct):
@@ -200,29 +203,29 @@ class _Group(Struct):
 
 
 def _handler(
-    given: Mapping[str, Any], where: str, event: str, which: Matcher, source: str
+    fields: Mapping[str, Any], location: str, event: str, matcher: Matcher, source: str
 ) -> Hook | SkippedHook:
-    kind = given.get("type")
+    kind = fields.get("type")
     if kind in _ELSEWHERE:
         return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
-        raise SettingError(f'{where}.type: {kind!r:.60} is not a type of hook; use "command"')
-    command = _converted(given, HookCommand, where)
+        raise SettingError(f'{location}.type: {kind!r:.60} is not a type of hook; use "command"')
+    command = _converted(fields, HookCommand, location)
     if not command.command.strip():
-        raise SettingError(f"{where}.command: is empty; say what to run")
-    hook = Hook(event, which, command, source)
-    ignored = [name for name in _NOT_HONOURED if given.get(name)]
-    if given.get("shell", "bash") != "bash":
-        ignored.append(f"shell {given['shell']}")
+        raise SettingError(f"{location}.command: is empty; say what to run")
+    hook = Hook(event, matcher, command, source)
+    ignored = [name for name in _NOT_HONOURED if fields.get(name)]
+    if fields.get("shell", "bash") != "bash":
+        ignored.append(f"shell {fields['shell']}")
     if ignored:
         return SkippedHook(source, event, hook.label, f"not supported: {', '.join(ignored)}")
     return hook
 
 
-def _converted(value: Any, kind: type[R], where: str) -> R:
+def _converted(value: Any, kind: type[R], location: str) -> R:
     """Convert a value to this type; raises `SettingError`, which says what is wrong and where."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$")
-        raise SettingError(f"{where}{place.rstrip('`')}: {problem}") from error
+        problem, _, inner = str(error).partition(" - at `$")
+        raise SettingError(f"{location}{inner.rstrip('`')}: {problem}") from error

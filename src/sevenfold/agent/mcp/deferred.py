@@ -97,14 +97,16 @@ class McpSearchTool(StandardTool[SearchInput]):
         listed = ", ".join(f"{server} ({count})" for server, count in sorted(servers))
         self.description = f"{self.description}\n\nServers and the number of their tools: {listed}"
 
-    def act(self, given: SearchInput, context: Context) -> ToolOutput:
+    def act(self, arguments: SearchInput, context: Context) -> ToolOutput:
         """Show the tools that fit best, with their schemas."""
-        tools = self.catalog.find(given.query, MOST_NAMED)
+        tools = self.catalog.find(arguments.query, MOST_NAMED)
         if not tools:
             servers = ", ".join(sorted(self.catalog.servers()))
-            return failed(f"No tool fits {given.query!r}. Try other words; there are tools of: {servers}.")
-        parts = [_shown(tool) for tool in tools[: given.limit]]
-        if further := [tool.name for tool in tools[given.limit :]]:
+            return failed(
+                f"No tool fits {arguments.query!r}. Try other words; there are tools of: {servers}."
+            )
+        parts = [_shown(tool) for tool in tools[: arguments.limit]]
+        if further := [tool.name for tool in tools[arguments.limit :]]:
             parts.append(f"These fit too; search for an exact name to see its schema: {', '.join(further)}")
         return ToolOutput("\n\n".join(parts))
 
@@ -124,11 +126,11 @@ class McpCallTool(StandardTool[CallInput]):
         arguments = given.get("arguments", {})
         return ToolCall(call.id, given["tool"], arguments)
 
-    def act(self, given: CallInput, context: Context) -> ToolOutput:
+    def act(self, arguments: CallInput, context: Context) -> ToolOutput:
         """Say that there is no such tool, because every other call has been redirected."""
-        near = ", ".join(tool.name for tool in self.catalog.find(given.tool, FOUND))
+        near = ", ".join(tool.name for tool in self.catalog.find(arguments.tool, FOUND))
         hint = f" Did you mean one of {near}?" if near else " McpSearch finds tools."
-        return failed(f"No server has a tool called {given.tool!r}.{hint}")
+        return failed(f"No server has a tool called {arguments.tool!r}.{hint}")
 
 
 def toolbox(own: Sequence[Tool], servers: Sequence[Tool], tokens: float) -> Toolbox:

@@ -93,7 +93,7 @@ class McpTool(Struct, eq=False):
     approval: AgreesToServer | None = None
     """The user's agreement to its server; None if none is needed."""
 
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+    def permission_request(self, arguments: Input, context: Context) -> PermissionRequest:
         """Request permission for a ``call``, because only the server knows what the tool does."""
         unapproved = self.approval.question if self.approval is not None else ""
         return PermissionRequest(self.name, "call", identity=self.identity, server=unapproved)
@@ -103,9 +103,9 @@ class McpTool(Struct, eq=False):
         if self.approval is not None:
             self.approval.grant()
 
-    def run(self, given: Input, context: Context) -> ToolOutput:
+    def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Call the tool and wait for its output; if the call is aborted, cancel it and raise `Aborted`."""
-        coming = self.call(self.own_name, given, context.progress)
+        coming = self.call(self.own_name, arguments, context.progress)
         while not coming.done():
             wait([coming], _TICK)
             if context.abort.is_set() and not coming.done():
@@ -113,9 +113,9 @@ class McpTool(Struct, eq=False):
                 raise Aborted()
         return output_of(coming.result())
 
-    async def run_async(self, given: Input, context: Context) -> ToolOutput:
+    async def run_async(self, arguments: Input, context: Context) -> ToolOutput:
         """Call the tool asynchronously; cancelling this tells the server to stop."""
-        coming = asyncio.wrap_future(self.call(self.own_name, given, context.progress))
+        coming = asyncio.wrap_future(self.call(self.own_name, arguments, context.progress))
         try:
             return output_of(await coming)
         except asyncio.CancelledError:
@@ -214,14 +214,14 @@ def _replaced(name: str) -> str:
 # -- schemas ---------------------------------------------------------------------------------------
 
 
-def input_schema(given: Any) -> dict[str, Any]:
+def input_schema(listed_schema: Any) -> dict[str, Any]:
     """Return the cleaned schema of a tool's input; raises `InputError` if it cannot be used.
 
     One tool whose schema a provider rejects would make every request of a session fail, so only known keywords with
     values of the right type are kept. References are expanded. A regular expression is moved to the description,
     because running an untrusted one could take forever.
     """
-    schema = _plain(given)
+    schema = _plain(listed_schema)
     cleaned = _Cleaner(schema).clean(schema)
     kept = {key: value for key, value in cleaned.items() if key not in _NOT_AT_THE_TOP}
     kept = {**kept, "type": "object", "properties": kept.get("properties", {})}
@@ -231,10 +231,10 @@ def input_schema(given: Any) -> dict[str, Any]:
     return kept
 
 
-def _plain(given: Any) -> dict[str, Any]:
+def _plain(listed_schema: Any) -> dict[str, Any]:
     """Return the schema as plain JSON; raises `InputError` if it is not JSON, not an object, or too large."""
     try:
-        raw = msgspec.json.encode(given)
+        raw = msgspec.json.encode(listed_schema)
         schema = msgspec.json.decode(raw)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"its schema cannot be written as JSON ({error})") from error
@@ -255,22 +255,22 @@ class _Cleaner:
         }
         self._left = MOST_PARTS
 
-    def clean(self, given: Any, within: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
+    def clean(self, part: Any, within: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
         """Return the cleaned schema; an invalid or self-referencing one becomes a schema that allows everything."""
         self._left -= 1
         if self._left < 0 or depth > DEEPEST:
             raise InputError("its schema has too many parts")
-        if not isinstance(given, dict):
+        if not isinstance(part, dict):
             return {}
         found: dict[str, Any] = {}
-        match = _REFERENCE.fullmatch(str(given.get("$ref", "")))
+        match = _REFERENCE.fullmatch(str(part.get("$ref", "")))
         if match and match[1] in self._known and match[1] not in within:
             found = self.clean(self._known[match[1]], (*within, match[1]), depth + 1)
-        for key, value in given.items():
+        for key, value in part.items():
             cleaned = self._keyword(key, value, within, depth + 1)
             if cleaned is not None:
                 found[key] = cleaned
-        if isinstance(pattern := given.get("pattern"), str):
+        if isinstance(pattern := part.get("pattern"), str):
             found["description"] = f"{found.get('description', '')} (must match {pattern})".strip()
         return found
 

@@ -103,9 +103,11 @@ class _Child(ChildProcess):
         self._writing: list[asyncio.WriteTransport] = []
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
         argv = [server.command, *server.args]
-        given = {**kept, **server.env}
+        arguments = {**kept, **server.env}
         try:
-            super().__init__(argv, cwd=server.cwd or ".", environ=given, stdin=b"", separate_stderr=True)
+            super().__init__(
+                argv, cwd=server.cwd or ".", environ=arguments, stdin=b"", separate_stderr=True
+            )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise Refused(f"{server.command} cannot be started: {why}") from error

@@ -135,28 +135,28 @@ def find_definitions(
     problems: dict[str, str] = {}
     home = home or Path.home()
     for folder in upwards(workspace, home):
-        there = list(_files(folder, _TABLE["project"]))
-        if not there:
+        found_files = list(_files(folder, _TABLE["project"]))
+        if not found_files:
             continue
         if not trusted(folder):
             problems[str(folder)] = (
-                f"its agent definitions ({len(there)}) are not loaded, because this folder is not trusted; to load "
-                f"them, run: sevenfold trust {folder}"
+                f"its agent definitions ({len(found_files)}) are not loaded, because this folder is not trusted; to "
+                f"load them, run: sevenfold trust {folder}"
             )
             continue
-        _read_all(there, definitions, problems)
+        _read_all(found_files, definitions, problems)
     _read_all(
         [*_files(user, {"sevenfold": ["agents/**/*.md"]}), *_files(home, _TABLE["user"])],
         definitions,
         problems,
     )
-    known: dict[str, AgentDefinition] = {}
+    by_name: dict[str, AgentDefinition] = {}
     hidden = tuple(
         definition
         for definition in (*definitions, *BUILT_IN)
-        if known.setdefault(definition.name, definition) is not definition
+        if by_name.setdefault(definition.name, definition) is not definition
     )
-    return Definitions(dict(sorted(known.items())), problems, hidden)
+    return Definitions(dict(sorted(by_name.items())), problems, hidden)
 
 
 class AgentCatalog(Struct, eq=False):
@@ -209,10 +209,10 @@ def define(
     reader = _Reader(dict(ignored))
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
-    named = str(fields.pop("name", None) or name)
-    if not named:
+    agent_name = str(fields.pop("name", None) or name)
+    if not agent_name:
         raise InputError("it has no name; add a line like name: reviewer")
-    check_agent_name(named)
+    check_agent_name(agent_name)
     description = fields.pop("description", None)
     if not isinstance(description, str) or not description.strip():
         raise InputError("it has no description; add one that says when to use the agent")
@@ -220,9 +220,11 @@ def define(
         raise InputError("developer_instructions must be a string")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; the limit is {LONGEST_PROMPT:,}")
-    about = _one_line(description)
+    summary = _one_line(description)
     prompt = body.strip()
-    definition = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
+    definition = AgentDefinition(
+        name=agent_name, description=summary, prompt=prompt, path=path, dialect=dialect
+    )
     for key, value in fields.items():
         if value is not None:
             definition = reader.take(definition, key, value)
@@ -232,27 +234,31 @@ def define(
 # -- finding files -----------------------------------------------------------------------------------
 
 
-def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[Path, str, str]]:
+def _files(
+    folder: Path, patterns_by_dialect: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[Path, str, str]]:
     """Yield files that may be definitions: path, dialect, and a name derived from the path."""
-    for dialect, pattern in (
-        (dialect, relative) for dialect, patterns in places.items() for relative in patterns
-    ):
-        below = folder / pattern.partition("/*")[0]
-        try:
-            paths = sorted(path for path in folder.glob(pattern) if path.is_file())
-        except OSError:
-            continue
-        for path in paths[: MOST_FILES + 1]:
-            yield path, dialect, "-".join(path.relative_to(below).with_suffix("").parts)
+    for dialect, patterns in patterns_by_dialect.items():
+        for pattern in patterns:
+            base = folder / pattern.partition("/*")[0]
+            try:
+                paths = sorted(path for path in folder.glob(pattern) if path.is_file())
+            except OSError:
+                continue
+            # One more than is read, so that `_read_all` notices that there are too many.
+            for path in paths[: MOST_FILES + 1]:
+                yield path, dialect, "-".join(path.relative_to(base).with_suffix("").parts)
 
 
 def _read_all(
-    places: Sequence[tuple[Path, str, str]], definitions: list[AgentDefinition], problems: dict[str, str]
+    candidates: Sequence[tuple[Path, str, str]],
+    definitions: list[AgentDefinition],
+    problems: dict[str, str],
 ) -> None:
-    if len(places) > MOST_FILES:
-        first = str(places[MOST_FILES][0])
-        problems[first] = f"not read: there are more than {MOST_FILES} definitions in this place"
-    for path, dialect, name in places[:MOST_FILES]:
+    if len(candidates) > MOST_FILES:
+        first_unread = str(candidates[MOST_FILES][0])
+        problems[first_unread] = f"not read: there are more than {MOST_FILES} definitions in this place"
+    for path, dialect, name in candidates[:MOST_FILES]:
         try:
             definitions.append(read_definition(path, dialect, "" if dialect in NAMED else name))
         except (SevenfoldError, Refused, OSError) as error:
@@ -302,7 +308,7 @@ def _yaml(head: str) -> Mapping[str, Any]:
                 raise ValueError("it is nested too deeply")
             # Aliases of aliases could expand to billions of copies.
             if isinstance(event, AliasEvent):
-                raise ValueError("aliases are not taken")
+                raise ValueError("aliases are not allowed")
         fields = YAML(typ="safe", pure=True).load(head)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -327,10 +333,19 @@ def _unusable(fields: dict[str, Any], dialect: str) -> str:
 # -- reading fields ----------------------------------------------------------------------------------
 
 _TABLE: Final = tomllib.loads(Path(__file__).with_name("dialects.toml").read_text("utf-8"))
-_MODES, _TOOLS, _UNSUPPORTED = (
-    {alias: ours for ours, aliases in _TABLE[what].items() for alias in aliases}
-    for what in ("modes", "tools", "unsupported")
-)
+
+
+def _by_alias(section: str) -> dict[str, str]:
+    """Our name for each alias in a section of the table."""
+    names: dict[str, str] = {}
+    for ours, aliases in _TABLE[section].items():
+        names.update(dict.fromkeys(aliases, ours))
+    return names
+
+
+_MODES = _by_alias("modes")
+_TOOLS = _by_alias("tools")
+_UNSUPPORTED = _by_alias("unsupported")
 CHANGES: Final = ("Edit", "Write", "Shell")
 """Tools denied to an agent that asks for a read-only sandbox, because the sandbox lets them write in the workspace."""
 
@@ -343,7 +358,7 @@ class _Reader:
 
     def take(self, definition: AgentDefinition, key: str, value: Any) -> AgentDefinition:
         """Return the definition with one more field set."""
-        match plain := key.lower().replace("-", "_"):
+        match normalised := key.lower().replace("-", "_"):
             case "tools":
                 return self._tools(definition, value)
             case "disallowedtools" | "disallowed_tools" | "excludetools":
@@ -355,10 +370,10 @@ class _Reader:
                 return self._permission(definition, value)
             case "sandbox_mode":
                 return self._sandbox(definition, value)
-        if plain not in _FIELDS:
-            self.ignored[key] = _UNSUPPORTED.get(plain, "it is not known here")
+        if normalised not in _FIELDS:
+            self.ignored[key] = _UNSUPPORTED.get(normalised, "it is not known here")
             return definition
-        field, read = _FIELDS[plain]
+        field, read = _FIELDS[normalised]
         try:
             return replace(definition, **{field: read(value)})
         except ValueError as error:
@@ -368,27 +383,29 @@ class _Reader:
     def _tools(self, definition: AgentDefinition, value: Any) -> AgentDefinition:
         if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
             if value.get("*") is False:
-                return self._tools(definition, [str(name) for name, on in value.items() if on is True])
-            off = self._names("tools", [str(name) for name, on in value.items() if on is False])
-            return replace(definition, disallowed_tools=(*definition.disallowed_tools, *off))
-        wanted = _listed(value)
-        if "*" in wanted:
+                switched_on = [str(name) for name, enabled in value.items() if enabled is True]
+                return self._tools(definition, switched_on)
+            switched_off = [str(name) for name, enabled in value.items() if enabled is False]
+            disallowed = self._names("tools", switched_off)
+            return replace(definition, disallowed_tools=(*definition.disallowed_tools, *disallowed))
+        listed = _listed(value)
+        if "*" in listed:
             return definition
         agents = definition.agents
-        for tool in wanted:
+        for tool in listed:
             match = _TOOL.fullmatch(tool)
             if match and match[2] and _TOOLS.get(match[1].lower()) == "Agent":
                 agents = (*(agents or ()), *_listed(match[2]))
-        return replace(definition, tools=tuple(self._names("tools", wanted)), agents=agents)
+        return replace(definition, tools=tuple(self._names("tools", listed)), agents=agents)
 
-    def _names(self, key: str, wanted: Iterable[str]) -> list[str]:
+    def _names(self, key: str, listed: Iterable[str]) -> list[str]:
         """Return the tools under our names, each with its pattern if it has one."""
         names: list[str] = []
-        for one in wanted:
-            match = _TOOL.fullmatch(one)
+        for entry in listed:
+            match = _TOOL.fullmatch(entry)
             name = our_tool(match[1]) if match else ""
             if match is None or not name:
-                self.ignored[f"{key}: {one}"] = "there is no such tool here"
+                self.ignored[f"{key}: {entry}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
                 names.append(f"{name}({match[2]})")
             else:
@@ -431,24 +448,23 @@ class _Reader:
 
 def _one_line(text: str) -> str:
     """Return a text as one line for other agents' prompts, without invisible characters or meaningful tags."""
-    return escape_tags(
-        " ".join("".join(character if character.isprintable() else " " for character in text).split())
-    )
+    visible = "".join(character if character.isprintable() else " " for character in text)
+    return escape_tags(" ".join(visible.split()))
 
 
 def _listed(value: Any) -> tuple[str, ...]:
     """Return the entries of a list, or of a text split at commas or dashes; commas in parentheses do not split."""
     if isinstance(value, str):
-        divided = _DASHES if _DASHES.match(value) else _COMMAS
-        value = divided.split(value.strip().removeprefix("[").removesuffix("]"))
+        separator = _DASHES if _DASHES.match(value) else _COMMAS
+        value = separator.split(value.strip().removeprefix("[").removesuffix("]"))
     elif not isinstance(value, list | tuple):
         value = [value]
-    return tuple(filter(None, (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value))))
+    return tuple(filter(None, (str(entry).strip().strip("\"'") for entry in cast(Iterable[Any], value))))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("it is not a text")
+        raise ValueError("it must be a string")
     return value
 
 
@@ -458,26 +474,26 @@ def _model(value: Any) -> str | None:
     return None if name.lower() in ("", "inherit", "default") else full_name(name.rpartition("/")[2])
 
 
-def _one_of(known: Mapping[str, Any], value: Any) -> Any:
-    if (meant := known.get(str(value).lower())) is None:
-        raise ValueError(f"{str(value)[:60]!r} is none of {', '.join(known)}")
-    return meant
+def _one_of(choices: Mapping[str, Any], value: Any) -> Any:
+    if (choice := choices.get(str(value).lower())) is None:
+        raise ValueError(f"must be one of {', '.join(choices)}, not {str(value)[:60]!r}")
+    return choice
 
 
 def _flag(value: Any) -> bool:
     flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     if (flag := flags.get(str(value).lower())) is None:
-        raise ValueError(f"{str(value)[:60]!r} is neither true nor false")
+        raise ValueError(f"must be true or false, not {str(value)[:60]!r}")
     return flag
 
 
-def _number(value: Any, times: float = 1) -> float:
+def _number(value: Any, factor: float = 1) -> float:
     try:
-        number = float(value) * times
+        number = float(value) * factor
     except (TypeError, ValueError, OverflowError):
         number = 0.0
     if isinstance(value, bool) or not 0 < number < 1e12:
-        raise ValueError(f"{str(value)[:60]!r} is not a number above 0")
+        raise ValueError(f"must be a number above 0, not {str(value)[:60]!r}")
     return number
 
 
@@ -500,8 +516,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     **dict.fromkeys(("maxturns", "max_turns", "maxsteps", "steps"), ("max_turns", _count)),
     **dict.fromkeys(("autocompactwindow", "window"), ("window", _count)),
     "timeout": ("timeout", _number),
-    "timeout_mins": ("timeout", partial(_number, times=60)),
-    "memory": ("memory", partial(_one_of, {one: one for one in get_args(Scope)})),
+    "timeout_mins": ("timeout", partial(_number, factor=60)),
+    "memory": ("memory", partial(_one_of, {scope: scope for scope in get_args(Scope)})),
     "background": ("background", _flag),
     "isolation": ("isolation", partial(_one_of, {"worktree": "worktree"})),
     "context": ("fork", partial(_one_of, {"fork": True, "fresh": False})),
@@ -523,8 +539,8 @@ def _pattern(tool: str, pattern: str) -> str:
     return pattern
 
 
-def _named(tool: str, listed: Iterable[str]) -> bool:
-    for entry in listed:
+def _named(tool: str, entries: Iterable[str]) -> bool:
+    for entry in entries:
         name = entry.partition("(")[0]
         if name == tool or (name.endswith("*") and tool.startswith(name[:-1])):
             return True

@@ -68,14 +68,14 @@ class SubPermissions(Permissions, frozen=True, kw_only=True):
     def _not_allowed_by(self, definition: AgentDefinition, request: PermissionRequest) -> str:
         if not definition.allows(request.tool):
             return f"{definition.name} agents may not use {request.tool}. Do without it, or report what is needed."
-        listed = [PermissionRule.parse(line) for line in definition.tools or ()]
-        limits = [rule for rule in listed if rule.pattern and rule.concerns(request)]
-        if not limits or any(rule.concerns(request) and not rule.pattern for rule in listed):
+        tool_rules = [PermissionRule.parse(line) for line in definition.tools or ()]
+        limits = [rule for rule in tool_rules if rule.pattern and rule.concerns(request)]
+        if not limits or any(rule.concerns(request) and not rule.pattern for rule in tool_rules):
             return ""
-        only = Permissions(
+        restricted = Permissions(
             workspace=self.workspace, home=self.home, rules=PermissionRules(allow=tuple(limits))
         ).decide(request)
-        if only.verdict == "allow" and only.rule:
+        if restricted.verdict == "allow" and restricted.rule:
             return ""
         return f"{definition.name} agents may use {request.tool} only as {', '.join(map(str, limits))}."
 
@@ -86,27 +86,29 @@ class SubGrants(Grants):
     def __init__(self, permissions: Permissions, descent: Descent) -> None:
         self._parent = descent.parent.state.grants
         self._definitions = descent.definitions
-        self._own = permissions
+        self._own_permissions = permissions
         super().__init__(permissions)
 
     @property
     def now(self) -> Permissions:
         """Its own permissions, limited by its parent's current ones."""
-        own = self._own
+        permissions = self._own_permissions
         parent = self._parent.now
-        rules = own.rules + parent.rules
-        if own.workspace != parent.workspace:
+        rules = permissions.rules + parent.rules
+        if permissions.workspace != parent.workspace:
             # Its workspace is a working copy: rules about the project's paths must apply there too.
-            rules += _moved(parent.rules, parent.workspace, own.workspace)
-        mode = min(own.mode, parent.mode, key=_NARROWEST_FIRST.index)
-        fields = {**asdict(own), "rules": rules, "mode": mode}
+            rules += _moved(parent.rules, parent.workspace, permissions.workspace)
+        mode = min(permissions.mode, parent.mode, key=_NARROWEST_FIRST.index)
+        fields = {**asdict(permissions), "rules": rules, "mode": mode}
         return SubPermissions(**fields, definitions=self._definitions)
 
     @now.setter
     def now(self, permissions: Permissions) -> None:
         # If these permissions were derived from the parent's, only their mode is its own.
         derived = isinstance(permissions, SubPermissions)
-        self._own = replace(self._own, mode=permissions.mode) if derived else permissions
+        self._own_permissions = (
+            replace(self._own_permissions, mode=permissions.mode) if derived else permissions
+        )
 
     def allow(self, *rules: str) -> None:
         """Add allow rules to the parent, so that they hold for the whole session."""
@@ -116,9 +118,9 @@ class SubGrants(Grants):
 def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules:
     """Return the deny and ask rules about paths in a workspace, changed to the paths of its copy."""
 
-    def moved(kept: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
-        about = (rule for rule in kept if workspace in rule.pattern)
-        return tuple(replace(rule, pattern=rule.pattern.replace(workspace, copy)) for rule in about)
+    def moved(listed: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
+        concerned = (rule for rule in listed if workspace in rule.pattern)
+        return tuple(replace(rule, pattern=rule.pattern.replace(workspace, copy)) for rule in concerned)
 
     return PermissionRules(ask=moved(rules.ask), deny=moved(rules.deny))
 
@@ -149,14 +151,14 @@ class Descent(Struct, frozen=True):
     @property
     def depth(self) -> int:
         """The number of its ancestors."""
-        above = self.parent.descent
-        return 1 if above is None else above.depth + 1
+        parent_descent = self.parent.descent
+        return 1 if parent_descent is None else parent_descent.depth + 1
 
     @property
     def definitions(self) -> tuple[AgentDefinition, ...]:
         """Its definition and those of its ancestors; it may only do what all of them allow."""
-        above = self.parent.descent
-        return (self.definition, *(above.definitions if above else ()))
+        parent_descent = self.parent.descent
+        return (self.definition, *(parent_descent.definitions if parent_descent else ()))
 
     def options(self) -> AgentOptions:
         """Return the agent's options: its parent's, with changes from its definition."""
@@ -167,7 +169,7 @@ class Descent(Struct, frozen=True):
             raise InputError(
                 f"{started.model} belongs to another provider than {parent.model}; choose a model of the same one"
             )
-        own = parent.options.get("system")
+        system = parent.options.get("system")
         options: AgentOptions = {
             **parent.options,
             "folder": started.worktree or parent.workspace,
@@ -185,9 +187,9 @@ class Descent(Struct, frozen=True):
         prompt = "\n\n".join(filter(None, (definition.prompt, "" if self.fork else self.memory_text())))
         if self.fork:
             # A fork must send the same prefix as its parent, so the definition's prompt is not added here.
-            options["system"] = parent.prompt.sent if own is None else own
-        elif isinstance(own, str):
-            options["system"] = "\n\n".join(filter(None, (own, prompt)))
+            options["system"] = parent.prompt.sent if system is None else system
+        elif isinstance(system, str):
+            options["system"] = "\n\n".join(filter(None, (system, prompt)))
         else:
             options["guidance"] = prompt or None
         return options
@@ -204,19 +206,19 @@ class Descent(Struct, frozen=True):
         home = user_home()
         match self.definition.memory:
             case "user":
-                place = home.root
+                root = home.root
             case "project":
-                place = workspace / ".sevenfold"
+                root = workspace / ".sevenfold"
             case "local":
-                place = home.project(workspace).folder
+                root = home.project(workspace).folder
             case None:
                 return None
-        folder = place.resolve() / MEMORY / self.definition.name
-        astray = self.definition.memory == "project" and not folder.is_relative_to(workspace)
-        if astray or folder.resolve() != folder:
+        folder = root.resolve() / MEMORY / self.definition.name
+        leaves_workspace = self.definition.memory == "project" and not folder.is_relative_to(workspace)
+        if leaves_workspace or folder.resolve() != folder:
             # The agent may read and write this folder, and a link in a project could lead anywhere.
             raise Refused(
-                f"{place / MEMORY / self.definition.name} is behind a symbolic link; replace the link with a folder"
+                f"{root / MEMORY / self.definition.name} is behind a symbolic link; replace the link with a folder"
             )
         return folder
 
@@ -236,8 +238,8 @@ class Descent(Struct, frozen=True):
         """Return who may have written the notes."""
         if self.definition.memory != "project":
             return "earlier agents, who may have copied them from anywhere"
-        known = "" if self.parent.trusted else ", which the user has not trusted"
-        return f"earlier agents, or anyone who can write to this project{known}"
+        remark = "" if self.parent.trusted else ", which the user has not trusted"
+        return f"earlier agents, or anyone who can write to this project{remark}"
 
     def open(self) -> SessionParts:
         """Open its log and the other session parts, new or continued."""
@@ -257,8 +259,8 @@ class Descent(Struct, frozen=True):
         # A definition has only ask and deny rules; the mode is limited by the parent's in `SubGrants.now`.
         rules = PermissionRules.of(self.definition.rules)
         mode = self.definition.mode or "autonomous"
-        own = replace(permissions, mode=mode, rules=rules)
-        return SubGrants(own, self)
+        narrowed = replace(permissions, mode=mode, rules=rules)
+        return SubGrants(narrowed, self)
 
     def frame(self, store: SessionParts) -> Frame | None:
         """Return the system prompt and tools that a fork's parent last sent; None for any other agent."""
@@ -287,35 +289,37 @@ class SubSettings:
         self._source = source
         self._descent = descent
         self._profile = profile
-        self._made: tuple[Settings, Settings] | None = None
+        self._adjusted: tuple[Settings, Settings] | None = None
 
     def current(self) -> Settings:
         """Return the current settings; the same object until something changes."""
         settings = self._source.current()
-        if self._made is None or self._made[0] is not settings:
+        if self._adjusted is None or self._adjusted[0] is not settings:
             descent = self._descent
-            own = settings
+            adjusted = settings
             if self._profile.model != descent.parent.profile.model:
                 # A window configured for the parent's model does not apply to another model.
-                own = replace(settings, context_window=None)
-            most = descent.definition.window or (None if descent.fork else settings.agent_window)
-            if most is not None:
+                adjusted = replace(settings, context_window=None)
+            window = descent.definition.window or (None if descent.fork else settings.agent_window)
+            if window is not None:
                 # Its model may accept a million tokens, but reading so many with every request is expensive.
-                own = replace(own, context_window=min(most, window_for(self._profile, own).context))
-            self._made = settings, own
-        return self._made[1]
+                adjusted = replace(
+                    adjusted, context_window=min(window, window_for(self._profile, adjusted).context)
+                )
+            self._adjusted = settings, adjusted
+        return self._adjusted[1]
 
 
-def model_for(parent: Assembly, wanted: str | None) -> str:
+def model_for(parent: Assembly, requested: str | None) -> str:
     """Return the model of a new agent: its parent's, unless another one is wanted.
 
     An alias such as haiku names a model of one provider; where another one answers, it means the parent's model.
     """
-    if wanted is None:
+    if requested is None:
         return parent.model
-    model = full_name(wanted)
-    elsewhere = provider_for(model).name != provider_for(parent.model).name
-    return parent.model if elsewhere and wanted.strip().lower() in ALIASES else model
+    model = full_name(requested)
+    other_provider = provider_for(model).name != provider_for(parent.model).name
+    return parent.model if other_provider and requested.strip().lower() in ALIASES else model
 
 
 def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:

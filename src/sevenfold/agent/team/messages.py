@@ -137,27 +137,28 @@ class Post:
         return [self._send(receiver, message, key) for receiver in self._addressed(to)]
 
     def _addressed(self, to: str) -> list[Correspondent]:
-        known = list(self._directory.everyone())
+        correspondents = list(self._directory.everyone())
         if to == EVERYONE:
-            if not known:
+            if not correspondents:
                 raise InputError("there is no other agent to send to")
-            return known
-        by_id = [correspondent for correspondent in known if correspondent.id == to]
-        matching = by_id or [correspondent for correspondent in known if correspondent.name == to]
+            return correspondents
+        by_id = [correspondent for correspondent in correspondents if correspondent.id == to]
+        matching = by_id or [correspondent for correspondent in correspondents if correspondent.name == to]
         if not matching:
-            names = [correspondent.name or correspondent.id for correspondent in known]
+            names = [correspondent.name or correspondent.id for correspondent in correspondents]
             if not names:
                 raise InputError(f"there is no agent {to!r}, and no other agent to send to")
             raise InputError(unknown("agent", to, names))
         return matching[:1]
 
-    def _send(self, to: Correspondent, words: Outgoing, key: str) -> Receipt:
-        needed = REQUIRED_RELATION.get(words.kind)
-        if needed is not None and INVERSE[to.relation] != needed:
-            return Receipt(to.label, "refused", f"only its {needed} may send a {words.kind}")
-        message = self._written(to.id, words, key, hold := self._hold(to))
+    def _send(self, to: Correspondent, message: Outgoing, key: str) -> Receipt:
+        required = REQUIRED_RELATION.get(message.kind)
+        if required is not None and INVERSE[to.relation] != required:
+            return Receipt(to.label, "refused", f"only its {required} may send a {message.kind}")
+        hold = self._hold(to)
+        addressed = self._addressed_message(to.id, message, key, hold)
         try:
-            state = self._mailbox.send(message)
+            state = self._mailbox.send(addressed)
         except SevenfoldError as error:
             return Receipt(to.label, "refused", str(error))
         if state == "refused":
@@ -165,7 +166,7 @@ class Post:
         if hold and state == "queued":
             reason = f"the two of you only answer one another; it is delivered in {hold:.0f} s. Do something, or stop"
             self._conversation.events.aside("messages", f"{to.label}: held for {hold:.0f} s, {reason}")
-            self._directory.notify(to, message.due)
+            self._directory.notify(to, addressed.due)
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
 
@@ -174,15 +175,14 @@ class Post:
             return Receipt(to, "refused", "sockets are not available here")
         if message.kind != "message":
             return Receipt(to, "refused", f"a {message.kind} cannot go to another session")
-        return self.by_socket(to.removeprefix(SOCKET), self._written(to, message, key, 0.0))
+        return self.by_socket(to.removeprefix(SOCKET), self._addressed_message(to, message, key, 0.0))
 
-    def _written(self, to: str, message: Outgoing, key: str, hold: float) -> AgentMessage:
+    def _addressed_message(self, to: str, message: Outgoing, key: str, hold: float) -> AgentMessage:
         gate = self._conversation.gate
-        now = self._conversation.clock.now()
+        sent_at = self._conversation.clock.now()
         # Lone surrogates cannot be stored.
-        text, summary = (
-            field.encode(errors="replace").decode() for field in (message.text, message.summary)
-        )
+        text = message.text.encode(errors="replace").decode()
+        summary = message.summary.encode(errors="replace").decode()
         return AgentMessage(
             id=sha256(f"{key}\0{to}".encode(errors="replace")).hexdigest()[:16],
             sender=self.address,
@@ -191,14 +191,14 @@ class Post:
             summary=gate.text(summary) if gate else summary,
             kind=message.kind,
             approve=message.approve,
-            at=now,
-            due=now + hold if hold else 0.0,
+            at=sent_at,
+            due=sent_at + hold if hold else 0.0,
         )
 
     def _hold(self, to: Correspondent) -> float:
         """Return the seconds to hold the next message: increasing for two agents that only answer each other."""
-        over = sum(1 for _ in self._exchanged(to)) - MOST_ANSWERS
-        return 0.0 if over < 0 else min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(over, 10))
+        excess = sum(1 for _ in self._exchanged(to)) - MOST_ANSWERS
+        return 0.0 if excess < 0 else min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(excess, 10))
 
     def _exchanged(self, to: Correspondent) -> Iterator[object]:
         """Yield the messages to and from an agent since this one last did something else or the user spoke."""
@@ -227,7 +227,7 @@ class Post:
         """Add due messages to the conversation, each exactly once; return how many there were."""
         messages = self._due()
         for message in messages:
-            self._take(message)
+            self._receive(message)
         if messages:
             self._mailbox.acknowledge(messages)
         return len(messages)
@@ -241,7 +241,7 @@ class Post:
             return []
         return due(waiting, self._conversation.clock.now())
 
-    def _take(self, message: AgentMessage) -> None:
+    def _receive(self, message: AgentMessage) -> None:
         sender = next(
             (
                 correspondent
@@ -263,28 +263,30 @@ class Post:
 def due(waiting: Sequence[AgentMessage], now: float) -> list[AgentMessage]:
     """Return the messages to deliver now; to keep their order, those after a held one of the same sender wait too."""
     held: set[str] = set()
-    messages: list[AgentMessage] = []
+    deliverable: list[AgentMessage] = []
     for message in waiting:
         if message.due > now:
             held.add(message.sender)
         if message.sender not in held:
-            messages.append(message)
-    return messages
+            deliverable.append(message)
+    return deliverable
 
 
 def framed(message: AgentMessage, sender: Correspondent) -> str:
     """Return a message as the model sees it; the module docstring explains why its text is quoted."""
-    where = "another session" if message.sender.startswith(SOCKET) else "the agent"
+    kind_of_sender = "another session" if message.sender.startswith(SOCKET) else "the agent"
     match message.kind, message.approve:
         case "shutdown_request", _:
-            what = f"{sender.label}, which started you, asks you to end. Answer with a shutdown_response"
-        case ("shutdown_response", yes):
-            what = f"{sender.label} {'agrees' if yes else 'refuses'} to end"
-        case ("plan_approval_response", yes):
-            what = f"{sender.label}, which started you, {'approves' if yes else 'rejects'} your plan"
+            heading = f"{sender.label}, which started you, asks you to end. Answer with a shutdown_response"
+        case ("shutdown_response", approved):
+            heading = f"{sender.label} {'agrees' if approved else 'refuses'} to end"
+        case ("plan_approval_response", approved):
+            heading = (
+                f"{sender.label}, which started you, {'approves' if approved else 'rejects'} your plan"
+            )
         case _:
-            what = f"Message from {where} {sender.label}"
-    return AgentMessageText(escape_tags(what), quoted_lines(message.text)).render()
+            heading = f"Message from {kind_of_sender} {sender.label}"
+    return AgentMessageText(escape_tags(heading), quoted_lines(message.text)).render()
 
 
 # -- the tool ----------------------------------------------------------------------------------------
@@ -314,24 +316,24 @@ class SendMessageInput(Struct, forbid_unknown_fields=True):
 class SendMessageTool(ServiceTool[SendMessageInput, Callable[[], Post | None]]):
     """Sends messages to other agents."""
 
-    def requires(self, given: SendMessageInput, context: Context) -> PermissionRequest:
+    def requires(self, arguments: SendMessageInput, context: Context) -> PermissionRequest:
         """Need no permission within the team; ask the user before sending to another session."""
-        away = given.to.startswith((SOCKET, BRIDGE))
-        return PermissionRequest(self.name, "call" if away else "none", given.to)
+        away = arguments.to.startswith((SOCKET, BRIDGE))
+        return PermissionRequest(self.name, "call" if away else "none", arguments.to)
 
-    def act(self, given: SendMessageInput, context: Context) -> ToolOutput:
+    def act(self, arguments: SendMessageInput, context: Context) -> ToolOutput:
         """Send the message; return a receipt for each recipient."""
         post = self.service()
         if post is None:
             return failed("There is no mail in this session.")
-        content = given.message
+        content = arguments.message
         if isinstance(content, str):
-            message = Outgoing(content, given.summary)
+            message = Outgoing(content, arguments.summary)
         elif content.type.endswith("_response") and content.approve is None:
             return failed(f"A {content.type} needs approve: true or false.")
         else:
-            message = Outgoing(content.reason, given.summary, content.type, content.approve)
-        receipts = post.send(given.to, message, context.call)
+            message = Outgoing(content.reason, arguments.summary, content.type, content.approve)
+        receipts = post.send(arguments.to, message, context.call)
         refused = all(receipt.state == "refused" for receipt in receipts)
         if message.kind == "shutdown_response" and message.approve and not refused:
             post.leave()

@@ -147,7 +147,7 @@ class OrderTaker:
 
     def take(self, *actions: Action) -> None:
         """Carry out what is waiting, if it is one of these actions; raises what the mailbox raises."""
-        due = set[Action]()
+        not_taken = set[Action]()
         for message in self._box.waiting():
             order = self._box.read(message, self.run)
             if isinstance(order, str):
@@ -156,13 +156,13 @@ class OrderTaker:
             elif order.id in self._taken:
                 self._box.withdraw(message)
             elif order.action not in actions:
-                due.add(order.action)
+                not_taken.add(order.action)
             else:
                 # First, so that nothing is done twice whatever happens next.
                 self._taken.add(order.id)
                 self.outcomes.append(self._carried_out(order))
                 self._box.withdraw(message)
-        self.due = frozenset(due)
+        self.due = frozenset(not_taken)
 
     def _carried_out(self, order: Order) -> OrderOutcome:
         try:

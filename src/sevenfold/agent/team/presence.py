@@ -62,14 +62,14 @@ class TeamMail:
         """Return the agents it may send messages to: its leader, the agents it has started, and its peers."""
         team = self._team
         parent = self._team.parent_team
-        known = [
+        workers = [
             Correspondent(agent.id, agent.started.name, "worker") for agent in reversed(list(team.roster))
         ]
         if parent is None:
-            return known
+            return workers
         peers = [Correspondent(agent.id, agent.started.name) for agent in reversed(list(parent.roster))]
         leader = Correspondent(parent.address, "leader", "leader")
-        return [leader, *known, *(agent for agent in peers if agent.id != team.owner)]
+        return [leader, *workers, *(agent for agent in peers if agent.id != team.owner)]
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """Notify an agent of a message: one that is waiting checks its messages, one that has ended continues."""
@@ -160,16 +160,16 @@ class AgentTasks(Struct, frozen=True):
             usd = team.usd(entry)
             output = team.output(entry)
             yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
-            for below in team.tasks_of(entry.id) or ():
-                yield replace(below, id=f"{entry.id}/{below.id}")
+            for task in team.tasks_of(entry.id) or ():
+                yield replace(task, id=f"{entry.id}/{task.id}")
 
     def kill(self, task: str) -> None:
         """Stop an agent, or a task of an agent."""
-        agent, _, below = task.partition("/")
-        if not below:
+        agent, _, subtask = task.partition("/")
+        if not subtask:
             self.team.stop(agent)
         elif (tasks := self.team.tasks_of(agent)) is not None:
-            tasks.kill(below)
+            tasks.kill(subtask)
 
 
 class TaskList(Struct, frozen=True):
@@ -199,10 +199,10 @@ class TaskFile:
     def update(self, tasks: TaskRegistry, tell: Callable[[Event], object], orders: OrderTaker) -> None:
         """Write the list if it has changed; errors are reported, never raised."""
         try:
-            now = TaskList(os.getpid(), tuple(tasks), orders.run, tuple(orders.outcomes))
-            if now != self._written:
-                self._files.write(self.NAME, msgspec.json.encode(now))
-                self._written = now
+            current = TaskList(os.getpid(), tuple(tasks), orders.run, tuple(orders.outcomes))
+            if current != self._written:
+                self._files.write(self.NAME, msgspec.json.encode(current))
+                self._written = current
         except (SevenfoldError, OSError) as error:
             tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
 
@@ -314,11 +314,11 @@ class Presence:
             with self._beating:
                 if not self._watching:
                     return
-                self._take(orders, "stop")
+                self._take_orders(orders, "stop")
             if "undo" in orders.due:
                 with conversation.lock:
                     if self._watching and not self.busy():
-                        self._take(orders, "undo")
+                        self._take_orders(orders, "undo")
             with self._beating:
                 if self._watching:
                     file.update(conversation.tasks, conversation.events.tell, orders)
@@ -336,9 +336,9 @@ class Presence:
     def between_requests(self) -> None:
         """Carry out orders that change the conversation; called where a working agent's may change."""
         if self._orders is not None and "undo" in self._orders.due:
-            self._take(self._orders, "undo")
+            self._take_orders(self._orders, "undo")
 
-    def _take(self, orders: OrderTaker, action: Action) -> None:
+    def _take_orders(self, orders: OrderTaker, action: Action) -> None:
         try:
             orders.take(action)
         except (SevenfoldError, OSError) as error:

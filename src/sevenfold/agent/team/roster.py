@@ -76,14 +76,14 @@ class AgentEntry(Struct, frozen=True):
     def result(self) -> tuple[str, str]:
         """Return its final answer, and a line about how its work ended."""
         ended = self.ended
-        who = f"agentId: {self.id}. {self.label}"
+        agent = f"agentId: {self.id}. {self.label}"
         if ended is None:
-            return "", f"[{who} was stopped with the program; it goes on when the session does.]"
+            return "", f"[{agent} was stopped with the program; it goes on when the session does.]"
         cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
         cost += f", ${ended.saved_usd:.4f} saved by the cache" if ended.saved_usd >= 0.0001 else ""
-        how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
+        outcome = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
         turns = "1 turn" if ended.turns == 1 else f"{ended.turns} turns"
-        return ended.text or "(It said nothing.)", f"[{who}: {how}; {turns}{cost}]"
+        return ended.text or "(It said nothing.)", f"[{agent}: {outcome}; {turns}{cost}]"
 
 
 class Roster:
@@ -99,11 +99,11 @@ class Roster:
             *log.decisions(AgentStart),
             *log.decisions(AgentEnd),
         ]
-        known: set[str] = set()
-        for _, record in sorted(records, key=lambda one: one[0]):
-            if record.owner == owner and record.id not in known:
-                self._take(record)
-            known.add(record.id)
+        seen_ids: set[str] = set()
+        for _, record in sorted(records, key=lambda positioned: positioned[0]):
+            if record.owner == owner and record.id not in seen_ids:
+                self._apply(record)
+            seen_ids.add(record.id)
         for entry in self:
             self._entries[entry.id] = replace(entry, delivered=self._holds(entry))
 
@@ -151,19 +151,19 @@ class Roster:
     def _record(self, record: _Record) -> AgentEntry:
         with self._conversation.lock:
             recorded = self._conversation.transcript.decide(replace(record, owner=self._owner))
-            return self._take(recorded)
+            return self._apply(recorded)
 
-    def _take(self, decision: AgentStart | AgentEnd) -> AgentEntry:
-        before = self._entries.get(decision.agent)
+    def _apply(self, decision: AgentStart | AgentEnd) -> AgentEntry:
+        earlier = self._entries.get(decision.agent)
         if isinstance(decision, AgentStart):
             # Several agents may have had the same name; it means the last one that got it.
-            runs, usd = (before.runs + 1, before.usd) if before else (1, 0.0)
+            runs, usd = (earlier.runs + 1, earlier.usd) if earlier else (1, 0.0)
             entry = AgentEntry(decision, runs=runs, usd=usd)
-        elif before is None:
+        elif earlier is None:
             raise AssertionError(f"{decision.agent} ended without having started")
         else:
-            usd = None if before.usd is None or decision.usd is None else before.usd + decision.usd
-            entry = replace(before, ended=decision, usd=usd, delivered=False)
+            usd = None if earlier.usd is None or decision.usd is None else earlier.usd + decision.usd
+            entry = replace(earlier, ended=decision, usd=usd, delivered=False)
         self._entries[decision.agent] = entry
         return entry
 

@@ -53,7 +53,7 @@ class MessageSocket:
         private_folder(path.parent)
         path.unlink(missing_ok=True)
         try:
-            with _short(path) as name:
+            with _short_path(path) as name:
                 self._listening = _socket()
                 self._listening.bind(name)
                 self._listening.listen(8)
@@ -83,14 +83,14 @@ class MessageSocket:
             # A sender notices a failure by itself, because it gets no receipt.
             with connection, suppress(OSError, msgspec.MsgspecError):
                 connection.settimeout(PATIENCE)
-                connection.sendall(msgspec.json.encode(self._taken(connection)))
+                connection.sendall(msgspec.json.encode(self._delivered(connection)))
                 self._arrived()
 
-    def _taken(self, connection: socket.socket) -> Receipt:
+    def _delivered(self, connection: socket.socket) -> Receipt:
         process, user = _peer(connection)
         if user != os.getuid():
             return Receipt("", "refused", "it belongs to another user")
-        envelope = msgspec.json.decode(_all(connection), type=Envelope)
+        envelope = msgspec.json.decode(_receive_all(connection), type=Envelope)
         message = envelope.message
         if message.kind != "message" or len(message.text.encode(errors="replace")) > LONGEST:
             return Receipt("", "refused", "only words can be sent this way, and not too many")
@@ -110,12 +110,12 @@ def send(path: str, message: AgentMessage, answer: str = "") -> Receipt:
     """Send to the socket at a path; return the receipt of the session that listens there."""
     to = f"{SOCKET}{path}"
     try:
-        with _connected(path) as there:
-            if _peer(there)[1] != os.getuid():
+        with _connected(path) as connection:
+            if _peer(connection)[1] != os.getuid():
                 return Receipt(to, "refused", "what listens there belongs to another user")
-            there.sendall(msgspec.json.encode(Envelope(message, answer)))
-            there.shutdown(socket.SHUT_WR)
-            return replace(msgspec.json.decode(_all(there), type=Receipt), to=to)
+            connection.sendall(msgspec.json.encode(Envelope(message, answer)))
+            connection.shutdown(socket.SHUT_WR)
+            return replace(msgspec.json.decode(_receive_all(connection), type=Receipt), to=to)
     except Refused as error:
         return Receipt(to, "refused", str(error))
     except (OSError, msgspec.MsgspecError) as error:
@@ -132,14 +132,14 @@ def _socket() -> socket.socket:
 
 @contextmanager
 def _connected(path: str) -> Iterator[socket.socket]:
-    with _socket() as unix_socket, _short(Path(path)) as name:
+    with _socket() as unix_socket, _short_path(Path(path)) as name:
         unix_socket.settimeout(PATIENCE)
         unix_socket.connect(name)
         yield unix_socket
 
 
 @contextmanager
-def _short(path: Path) -> Iterator[str]:
+def _short_path(path: Path) -> Iterator[str]:
     """Yield a short path to a socket: the system limits it to about a hundred bytes, and folders may be deep."""
     folder = os.open(path.parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
@@ -148,9 +148,9 @@ def _short(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def _peer(there: socket.socket) -> tuple[int, int]:
+def _peer(connection: socket.socket) -> tuple[int, int]:
     """Return the process id and user id of the other end."""
-    credentials = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(credentials)
     return process, user
 
@@ -158,16 +158,16 @@ def _peer(there: socket.socket) -> tuple[int, int]:
 def _listener(path: str) -> tuple[int, int] | None:
     """Return the process id and user id of the listener at a path; None if there is none."""
     try:
-        with _connected(path) as there:
-            return _peer(there)
+        with _connected(path) as connection:
+            return _peer(connection)
     except (OSError, Refused):
         return None
 
 
-def _all(there: socket.socket) -> bytes:
+def _receive_all(connection: socket.socket) -> bytes:
     """Read everything the other end sends; raises `OSError` if it is too much."""
     received = bytearray()
-    while chunk := there.recv(65536):
+    while chunk := connection.recv(65536):
         received += chunk
         if len(received) > _MOST:
             raise OSError("it says too much")

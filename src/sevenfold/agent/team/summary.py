@@ -52,7 +52,7 @@ class ProgressLine:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._asked = clock.now()
+        self._requested_at = clock.now()
         """When a line was last requested, or the agent started."""
         self._tip: str | None = None
         """The newest record when a line was last requested."""
@@ -62,24 +62,24 @@ class ProgressLine:
 
     def line(self, view: View) -> str:
         """Return the model's line if it is under 30 s old or nothing has happened since; otherwise the code's line."""
-        new = self._tip == view.tip or self._clock.now() - self._asked < EVERY
-        return self._line if self._line and new else progress_line(view)
+        is_current = self._tip == view.tip or self._clock.now() - self._requested_at < EVERY
+        return self._line if self._line and is_current else progress_line(view)
 
     def request_if_due(self, c: Conversation, run: Callable[..., None]) -> None:
         """Request a line if 30 s have passed and there are new records; ``run`` runs a flow in the background."""
         now = self._clock.now()
         tip = c.transcript.view.tip
-        if self._settled or self._under_way or self._tip == tip or now - self._asked < EVERY:
+        if self._settled or self._under_way or self._tip == tip or now - self._requested_at < EVERY:
             return
-        self._asked = now
+        self._requested_at = now
         self._tip = tip
-        over = Signal()
-        self._under_way = over
+        finished = Signal()
+        self._under_way = finished
 
         def done(came: str | Exception) -> None:
             self._line = "" if isinstance(came, Exception) else came
             self._under_way = None
-            over.happen()
+            finished.happen()
 
         run(unguarded(locked(write_line(c), c.lock)), done)
 
@@ -95,12 +95,17 @@ def write_line(c: Conversation) -> Flow[str]:
     recent = _recent(c)
     model = c.profile.companion(c.settings.summary_model) or c.profile
     tokens = c.size().tokens
-    here = c.profile.price(tokens)
-    there = model.price(0)
-    if here is not None and there is not None and tokens * here.read < c.count(recent) * there.input:
-        asked = fork(c, SOURCE)
-        asked.user(AskProgress().render())
-        outcome = yield from asked.turn()
+    own_price = c.profile.price(tokens)
+    other_price = model.price(0)
+    fork_is_cheaper = (
+        own_price is not None
+        and other_price is not None
+        and tokens * own_price.read < c.count(recent) * other_price.input
+    )
+    if fork_is_cheaper:
+        line_fork = fork(c, SOURCE)
+        line_fork.user(AskProgress().render())
+        outcome = yield from line_fork.turn()
     else:
         message = Message.of("user", (blocks.text(AskProgress(recent).render()),))
         outcome = yield from turn(plain_call(c, model, [message], SOURCE, ANSWER_TOKENS))
@@ -110,13 +115,13 @@ def write_line(c: Conversation) -> Flow[str]:
 
 def _recent(c: Conversation) -> str:
     """Return the most recent messages as plain text."""
-    parts = []
+    lines = []
     for item in tuple(c.transcript.view.items[-FEW:]):
         for block in item.said.blocks:
             text = block.raw.decode(errors="replace") if block.kind == "tool_use" else words_of(block)
             if text:
-                parts.append(f"{item.said.role}: {text[:LONGEST_PIECE]}")
-    return "\n".join(parts)
+                lines.append(f"{item.said.role}: {text[:LONGEST_PIECE]}")
+    return "\n".join(lines)
 
 
 def progress_line(view: View) -> str:
@@ -148,11 +153,11 @@ def _in_words(call: ToolUse) -> str:
 
 def _named(field: str, argument: str) -> str:
     """Return one word for what a tool is used on: a file's name, the host of a URL, or the first word."""
-    parts = argument.split()
-    if not parts:
+    words = argument.split()
+    if not words:
         return ""
     if field == "path":
         return PurePath(argument).name[:LONGEST_NAME]
     if field == "url":
         return (urlsplit(argument).hostname or argument)[:LONGEST_NAME]
-    return parts[0][:LONGEST_NAME]
+    return words[0][:LONGEST_NAME]

@@ -131,9 +131,9 @@ class Team:
 
     def usd(self, entry: AgentEntry) -> float | None:
         """Return the total cost of an agent so far, including its own agents; None if unknown."""
-        live = self._live(entry.id)
-        now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
-        return None if entry.usd is None or now is None else entry.usd + now
+        agent = self._live(entry.id)
+        current_work = self._cost(agent, entry) if agent is not None and entry.ended is None else 0.0
+        return None if entry.usd is None or current_work is None else entry.usd + current_work
 
     def output(self, entry: AgentEntry) -> str:
         """Return the path of an agent's transcript; empty if there is no file."""
@@ -185,9 +185,11 @@ class Team:
         usd = self.usd(entry)
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
-        doing = self.progress(entry)
-        now = f" ({doing})" if doing and entry.ended is None else ""
-        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}{now}"
+        progress = self.progress(entry)
+        activity = f" ({progress})" if progress and entry.ended is None else ""
+        return (
+            f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}{activity}"
+        )
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -198,12 +200,12 @@ class Team:
         """
         with self._lock:
             agent = agent_id(self._parent.store.name, self.owner, call)
-            if (known := self.roster.get(agent)) is not None:
-                return known
+            if (existing := self.roster.get(agent)) is not None:
+                return existing
             definition = self._definition(task.subagent_type or GENERAL)
             if task.name:
                 check_agent_name(task.name)
-            fork, because = self._is_fork(definition, task)
+            fork, reason = self._is_fork(definition, task)
             self._check_room()
             model = model_for(self._parent, task.model or definition.model)
             work = AgentStart(
@@ -216,7 +218,7 @@ class Team:
                 model=self._parent.model if fork else model,
                 fork=fork,
                 background=task.run_in_background or definition.background,
-                because=because,
+                because=reason,
                 worktree=self._worktree(agent, task.isolation or definition.isolation),
             )
             return self._record(work)
@@ -263,11 +265,11 @@ class Team:
         return entry
 
     def _definition(self, kind: str) -> AgentDefinition:
-        above = self._parent.descent.definitions if self._parent.descent else ()
-        limits = [limited.agents for limited in above if limited.agents is not None]
-        known = [name for name in self.definitions if all(name in limit for limit in limits)]
-        if kind not in known:
-            raise InputError(unknown("type of agent", kind, known))
+        definitions = self._parent.descent.definitions if self._parent.descent else ()
+        limits = [definition.agents for definition in definitions if definition.agents is not None]
+        allowed = [name for name in self.definitions if all(name in limit for limit in limits)]
+        if kind not in allowed:
+            raise InputError(unknown("type of agent", kind, allowed))
         return self.definitions[kind]
 
     def _is_fork(self, definition: AgentDefinition, task: AgentInput) -> tuple[bool, str]:
@@ -285,10 +287,10 @@ class Team:
             raise InputError("a fork uses the model of its parent; leave out model")
         return True, "its definition says so"
 
-    def would_fork(self, given: AgentInput) -> bool:
+    def would_fork(self, arguments: AgentInput) -> bool:
         """Whether the agent would begin with this conversation; False if it could not be started at all."""
         try:
-            return self._is_fork(self._definition(given.subagent_type or GENERAL), given)[0]
+            return self._is_fork(self._definition(arguments.subagent_type or GENERAL), arguments)[0]
         except (InputError, Refused):
             return False  # the call itself says what is wrong
 
@@ -322,10 +324,10 @@ class Team:
         self._workers[entry.id] = _Worker(ProgressLine(self._parent.clock))
         conversation.run_background(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
-    def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
-        if isinstance(came, Exception):
-            reason = f"{entry.label} could not be recorded as ended: {came}"
-            self._parent.conversation.events.aside("agents", reason, error=came)
+    def _background_ended(self, entry: AgentEntry, outcome: AgentEntry | Exception) -> None:
+        if isinstance(outcome, Exception):
+            reason = f"{entry.label} could not be recorded as ended: {outcome}"
+            self._parent.conversation.events.aside("agents", reason, error=outcome)
         self.wake_up()
 
     def work(self, entry: AgentEntry, progress: Callable[[str], None] | None = None) -> Flow[AgentEntry]:
@@ -339,8 +341,8 @@ class Team:
                 child = yield from in_thread(partial(self._open, entry, worker, progress))
                 result = yield from self._result(child, entry, worker)
             except Exception as error:  # noqa: BLE001 (whatever ends an agent is its result)
-                known = isinstance(error, SevenfoldError)
-                detail = str(error) if known else f"{type(error).__name__}: {error}"
+                expected = isinstance(error, SevenfoldError)
+                detail = str(error) if expected else f"{type(error).__name__}: {error}"
                 yield from worker.line.settle()
                 usd = self._cost(child, entry) if child is not None else 0.0
                 result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
@@ -352,8 +354,9 @@ class Team:
                 child.end()
             worker.over.happen()
             self.wake_up()
-            if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
-                self.mail.check_waiting(ended)
+            final_entry = None if self._closing else self.roster.get(entry.id)
+            if final_entry is not None and final_entry.status == "completed":
+                self.mail.check_waiting(final_entry)
 
     def _open(self, entry: AgentEntry, worker: _Worker, progress: Callable[[str], None] | None) -> Assembly:
         parent = self._parent
@@ -372,12 +375,14 @@ class Team:
 
     def _result(self, child: Assembly, entry: AgentEntry, worker: _Worker) -> Flow[AgentEnd]:
         conversation = child.conversation
-        asked = bool(conversation.transcript.log.keyed(entry.key))
-        if asked and (text := _last_words(child)) is not None:
+        has_task = bool(conversation.transcript.log.keyed(entry.key))
+        if has_task and (text := _last_words(child)) is not None:
             # It had finished, but its end was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
-        warm = (yield from self._wait_for_cache(child)) if entry.started.fork and not asked else Signal()
-        flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
+        warm = Signal()
+        if entry.started.fork and not has_task:
+            warm = yield from self._wait_for_cache(child)
+        flow = child.loop.run() if has_task else child.loop.run(self._task(child, entry), entry.key)
         if self._closing or worker.stopped:
             child.loop.interrupt()
         try:
@@ -412,17 +417,19 @@ class Team:
         )
 
     def _agent_end(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
-        kept = worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
-        text = "\n\n".join(filter(None, (finished.text, kept)))
+        worktree_note = (
+            worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
+        )
+        text = "\n\n".join(filter(None, (finished.text, worktree_note)))
         log = child.conversation.transcript.log
-        asked = log.record(log.keyed(entry.key))
+        task_record = log.record(log.keyed(entry.key))
         ended = AgentEnd(
             agent=entry.id,
             text=text,
             usd=self._cost(child, entry),
             turns=finished.turns,
             tokens=finished.tokens,
-            saved_usd=saved_by_cache(log, asked[0]) if asked else 0.0,
+            saved_usd=saved_by_cache(log, task_record[0]) if task_record else 0.0,
         )
         if finished.end == "done":
             return ended
@@ -439,10 +446,10 @@ class Team:
     def _cost(self, child: Assembly, entry: AgentEntry) -> float | None:
         """Return the cost of an agent's current work so far; None if unknown."""
         usd = child.team.spent() if child.team is not None else child.conversation.account.usd
-        before = child.inherited_usd
-        if usd is None or before is None or entry.usd is None:
+        inherited = child.inherited_usd
+        if usd is None or inherited is None or entry.usd is None:
             return None
-        return max(0.0, usd - before - entry.usd)
+        return max(0.0, usd - inherited - entry.usd)
 
     def _tell(self, entry: AgentEntry) -> None:
         started = entry.started
@@ -474,24 +481,25 @@ class Team:
             return
         self._resumed = True
         conversation = self._parent.conversation
-        waiting = set(conversation.waiting)
-        left = [one for one in self.roster if one.ended is None or one.pending]
-        calls = [one for one in left if not one.started.background and one.started.call in waiting]
+        open_calls = set(conversation.waiting)
+        unfinished = [entry for entry in self.roster if entry.ended is None or entry.pending]
+        called = [entry for entry in self.roster if entry.started.call in open_calls]
         # Their calls are open if the program ended before the results of one answer were recorded. They work on.
-        begun = [one for one in self.roster if one.started.background and one.started.call in waiting]
+        in_background = [entry for entry in called if entry.started.background]
+        awaited = [entry for entry in called if entry in unfinished and not entry.started.background]
         for entry in self.roster:
             if entry.status == "completed":
                 self.mail.check_waiting(entry)
-        for entry in left:
+        for entry in unfinished:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
-            elif entry.ended is None and entry not in calls and entry.started.call not in mapped:
+            elif entry.ended is None and entry not in awaited and entry.started.call not in mapped:
                 detail = "the conversation went on without it"
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
-        results = [_result(entry, ToolOutput(self.started(entry))) for entry in begun]
+        results = [_result(entry, ToolOutput(self.started(entry))) for entry in in_background]
         try:
-            if calls:
-                done = yield from Gather([self.work(entry) for entry in calls], CONCURRENT)
+            if awaited:
+                done = yield from Gather([self.work(entry) for entry in awaited], CONCURRENT)
                 results += [_result(entry, self.call_output(entry)) for entry in done]
         finally:
             # All results of the answer together: a fork begins behind its calls, before any of them has a result. If
@@ -537,12 +545,13 @@ class Team:
 
     def report(self, entry: AgentEntry) -> str:
         """Return an agent's result as a message, with every line quoted; a long result is stored and truncated."""
-        (text, how), path = entry.result(), None
+        text, closing_line = entry.result()
+        path = None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
         return AgentReport(
-            entry.id, entry.label, entry.status, f"{quoted_lines(text)}\n\n{how}", path
+            entry.id, entry.label, entry.status, f"{quoted_lines(text)}\n\n{closing_line}", path
         ).render()
 
     def started(self, entry: AgentEntry) -> str:

@@ -58,24 +58,24 @@ class AgentTool(ServiceTool[AgentInput, TeamSource]):
         super().__init__(team)
         self.description = "\n\n".join(filter(None, (self.description, types)))
 
-    def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
+    def requires(self, arguments: AgentInput, context: Context) -> PermissionRequest:
         """Need no approval for the start itself, unless it costs much: the agent's calls are checked separately."""
         team = self.service()
-        spends = team.prices.question() if team.would_fork(given) else ""
-        return PermissionRequest(self.name, subject=given.subagent_type or GENERAL, spends=spends)
+        spends = team.prices.question() if team.would_fork(arguments) else ""
+        return PermissionRequest(self.name, subject=arguments.subagent_type or GENERAL, spends=spends)
 
     def permitted(self) -> None:
         """The user agreed to the price, for all agents that this answer starts."""
         self.service().prices.agree()
 
-    def act(self, given: AgentInput, context: Context) -> ToolOutput:
+    def act(self, arguments: AgentInput, context: Context) -> ToolOutput:
         """Raise `Refused`: an agent can only run as part of another agent's flow."""
         raise Refused("an agent can be started only by an agent at work")
 
-    def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
+    def flow(self, arguments: Input, context: Context) -> Flow[ToolOutput]:
         """Start the agent; if it runs in the foreground, wait for its result."""
         team = self.service()
-        entry = team.start(self._typed(given), context.call)
+        entry = team.start(self._typed(arguments), context.call)
         if not entry.started.background:
             return team.call_output((yield from team.work(entry, context.progress)))
         if entry.ended is None:
@@ -86,7 +86,7 @@ class AgentTool(ServiceTool[AgentInput, TeamSource]):
 class ListAgentsTool(ServiceTool[NoInput, TeamSource]):
     """Lists agents."""
 
-    def act(self, given: NoInput, context: Context) -> ToolOutput:
+    def act(self, arguments: NoInput, context: Context) -> ToolOutput:
         """Return every agent with its state."""
         return ToolOutput(self.service().listing())
 
@@ -104,9 +104,9 @@ class TaskStopInput(Struct, forbid_unknown_fields=True):
 class TaskStopTool(ServiceTool[TaskStopInput, TeamSource]):
     """Stops an agent."""
 
-    def act(self, given: TaskStopInput, context: Context) -> ToolOutput:
+    def act(self, arguments: TaskStopInput, context: Context) -> ToolOutput:
         """Stop the agent; its effects so far remain."""
-        entry = self.service().stop(given.task_id)
+        entry = self.service().stop(arguments.task_id)
         if entry.ended is not None:
             return ToolOutput(f"{entry.label} had ended already: {entry.status}.")
         return ToolOutput(f"{entry.label} is stopped; what it has done stays done.")
@@ -128,5 +128,5 @@ class ProgressSink:
         """Report a line for each tool call."""
         if isinstance(event, ToolBegan):
             arguments = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((argument for argument in arguments.values() if isinstance(argument, str)), "")
-            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
+            subject = next((argument for argument in arguments.values() if isinstance(argument, str)), "")
+            self._progress(f"{event.call.name} {' '.join(subject.split())[:80]}\n")

@@ -68,8 +68,8 @@ class Desk:
 
     def know(self, path: str, version: str, *, whole: bool) -> None:
         """Note that the model was shown this version; a version known in full stays so after a partial read."""
-        before = self._files.pop(path, None)
-        whole = whole or (before is not None and before.version == version and before.whole)
+        earlier = self._files.pop(path, None)
+        whole = whole or (earlier is not None and earlier.version == version and earlier.whole)
         self._files[path] = KnownFile(version, whole)
 
     def known(self, path: str) -> KnownFile | None:

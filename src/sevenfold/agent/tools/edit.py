@@ -64,28 +64,32 @@ class EditTool(StandardTool[EditInput]):
     kind = "edit"
     action = "write"
 
-    def check(self, given: Input, context: Context) -> None:
+    def check(self, arguments: Input, context: Context) -> None:
         """Raise the error that replacing the text would raise."""
-        self._replace(self._typed(given), files.permitted_path(given["path"], context), context)
+        self._replace(self._typed(arguments), files.permitted_path(arguments["path"], context), context)
 
-    def act(self, given: EditInput, context: Context) -> ToolOutput:
+    def act(self, arguments: EditInput, context: Context) -> ToolOutput:
         """Replace the text; raises `Refused` if it is ambiguous or does not occur."""
-        path = files.permitted_path(given.path, context)
+        path = files.permitted_path(arguments.path, context)
         with context.desk.write_lock:
-            before, after, whole = self._replace(given, path, context)
-            return _done(path, before, after, context, whole=whole)
+            old_content, new_content, whole = self._replace(arguments, path, context)
+            return _write_and_report(path, old_content, new_content, context, whole=whole)
 
-    def _replace(self, given: EditInput, path: str, context: Context) -> tuple[bytes, bytes, bool]:
+    def _replace(self, arguments: EditInput, path: str, context: Context) -> tuple[bytes, bytes, bool]:
         """The file's content before and after the edit, and whether the model knows all of it."""
-        old = _encoded(given.old, "old")
-        new = _encoded(given.new, "new")
-        if not old:
+        old_text = _encoded(arguments.old, "old")
+        new_text = _encoded(arguments.new, "new")
+        if not old_text:
             raise InputError("old is empty; say what to replace, or use Write to create a file.")
-        before = files.content(path)
-        whole = _must_be_known(path, before, context)
-        if before.startswith((b"\xff\xfe", b"\xfe\xff")):
+        content = files.content(path)
+        whole = _must_be_known(path, content, context)
+        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise Refused(f"{path} is not in UTF-8; change it with a command.")
-        return before, replaced(before, old, new, everywhere=given.replace_all, path=path), whole
+        return (
+            content,
+            replaced(content, old_text, new_text, replace_all=arguments.replace_all, path=path),
+            whole,
+        )
 
 
 class WriteTool(StandardTool[WriteInput]):
@@ -94,100 +98,104 @@ class WriteTool(StandardTool[WriteInput]):
     kind = "write"
     action = "write"
 
-    def check(self, given: Input, context: Context) -> None:
+    def check(self, arguments: Input, context: Context) -> None:
         """Raise the error that replacing the file would raise."""
-        self._replaced(files.permitted_path(given["path"], context), context)
+        self._replaced(files.permitted_path(arguments["path"], context), context)
 
-    def act(self, given: WriteInput, context: Context) -> ToolOutput:
+    def act(self, arguments: WriteInput, context: Context) -> ToolOutput:
         """Write the file."""
-        after = _encoded(given.content, "content")
-        path = files.permitted_path(given.path, context)
+        new_content = _encoded(arguments.content, "content")
+        path = files.permitted_path(arguments.path, context)
         with context.desk.write_lock:
-            return _done(path, self._replaced(path, context), after, context, whole=True)
+            return _write_and_report(path, self._replaced(path, context), new_content, context, whole=True)
 
     def _replaced(self, path: str, context: Context) -> bytes | None:
         """The content that would be replaced, None if there is no file; raises `Refused` if it was not fully read."""
         if not files.exists(path):
             return None
-        before = files.content(path)
-        if not _must_be_known(path, before, context):
+        content = files.content(path)
+        if not _must_be_known(path, content, context):
             raise Refused(
                 f"Only part of {path} was read; writing would lose the rest. Read all of it, or use Edit."
             )
-        return before
+        return content
 
 
-def _done(path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
+def _write_and_report(
+    path: str, old_content: bytes | None, new_content: bytes, context: Context, *, whole: bool
+) -> ToolOutput:
     """Write the file and report the change; ``whole``: the model knows all of the new text."""
-    version = files.version(after)
-    files.write(path, after, None if before is None else files.version(before))
+    version = files.version(new_content)
+    files.write(path, new_content, None if old_content is None else files.version(old_content))
     context.desk.know(path, version, whole=whole)
-    change = diff((before or b"").decode(errors="replace"), after.decode(errors="replace"), path)
+    change = diff((old_content or b"").decode(errors="replace"), new_content.decode(errors="replace"), path)
     counts = (
         f"{change.added:,} {'line' if change.added == 1 else 'lines'} added, {change.removed:,} removed"
     )
-    words = f"{path} was created." if before is None else f"{path} was changed: {counts}."
-    fact = FileChanged(path, version, change.text, change.added, change.removed, created=before is None)
-    return ToolOutput(words, facts=(fact,))
+    message = f"{path} was created." if old_content is None else f"{path} was changed: {counts}."
+    fact = FileChanged(
+        path, version, change.text, change.added, change.removed, created=old_content is None
+    )
+    return ToolOutput(message, facts=(fact,))
 
 
-def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
+def replaced(content: bytes, old: bytes, new: bytes, *, replace_all: bool, path: str) -> bytes:
     """The content with ``old`` replaced by ``new``; raises `Refused` if ``old`` is missing or ambiguous."""
-    if _has_crlf_only(before):
+    if _has_crlf_only(content):
         old = _with_crlf(old)
         new = _with_crlf(new)
     if old == new:
         raise Refused("old and new are the same; there is nothing to change.")
-    places = _count(before, old)
-    if places == 0:
+    count = _count(content, old)
+    if count == 0:
         raise Refused(
-            f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly."
+            f"old does not occur in {path}.{_hint(content, old)} Read the file, and copy the text exactly."
         )
-    if places > 1 and not everywhere:
-        counted = f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
+    if count > 1 and not replace_all:
+        counted = f"{count:,}" if count < _MOST_COUNTED else f"at least {count:,}"
         raise Refused(
             f"old occurs {counted} times in {path}. "
             "Add surrounding lines until it is unique, or set replace_all."
         )
-    return before.replace(old, new)
+    return content.replace(old, new)
 
 
-def _must_be_known(path: str, found: bytes, context: Context) -> bool:
+def _must_be_known(path: str, content: bytes, context: Context) -> bool:
     """Whether the model knows all of the file; raises `Refused` if it was not read, or has changed since."""
-    known = context.desk.known(path)
-    if known is None:
+    known_file = context.desk.known(path)
+    if known_file is None:
         raise Refused(
             f"{path} has not been read yet. Read it first, so that the change matches its content."
         )
-    if known.version != files.version(found):
+    if known_file.version != files.version(content):
         raise Refused(f"{path} has changed since it was read. Read it again, then make the change.")
-    return known.whole
+    return known_file.whole
 
 
 def _count(content: bytes, old: bytes) -> int:
     """How often ``old`` occurs, counting overlapping matches, since those make it ambiguous too."""
-    places = 0
-    at = content.find(old)
-    while at >= 0 and places < _MOST_COUNTED:
-        places += 1
-        at = content.find(old, at + 1)
-    return places
+    count = 0
+    position = content.find(old)
+    while position >= 0 and count < _MOST_COUNTED:
+        count += 1
+        position = content.find(old, position + 1)
+    return count
 
 
 def _hint(content: bytes, old: bytes) -> str:
-    wanted = old.decode(errors="replace")
-    if _NUMBERED.search(wanted):
+    old_text = old.decode(errors="replace")
+    if _NUMBERED.search(old_text):
         return " It seems to contain line numbers, which are not part of the file."
     lines = [" ".join(line.split()) for line in content.decode(errors="replace").splitlines()]
-    first = next((" ".join(line.split()) for line in wanted.splitlines() if line.strip()), "")
+    first = next((" ".join(line.split()) for line in old_text.splitlines() if line.strip()), "")
     if first and first in lines:
         return f" Line {lines.index(first) + 1:,} resembles its first line; compare whitespace and what follows."
     return ""
 
 
-def _encoded(words: str, field: str) -> bytes:
+def _encoded(text: str, field: str) -> bytes:
     try:
-        return words.encode()
+        return text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
             f"{field} contains an incomplete character at {error.start}; send whole characters."
@@ -199,8 +207,8 @@ def _has_crlf_only(content: bytes) -> bool:
     return ends > 0 and content.count(b"\r\n") == ends
 
 
-def _with_crlf(words: bytes) -> bytes:
-    return words.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+def _with_crlf(content: bytes) -> bytes:
+    return content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
 # -- diffs -----------------------------------------------------------------------------------------
@@ -214,27 +222,27 @@ class Diff(Struct, frozen=True):
     removed: int
 
 
-def diff(before: str, after: str, path: str) -> Diff:
+def diff(old_text: str, new_text: str, path: str) -> Diff:
     """The unified diff from one text to another; the cost depends on the change, not on the length of the texts."""
-    old = list(StringIO(before, "\n"))
-    new = list(StringIO(after, "\n"))
+    old_lines = list(StringIO(old_text, "\n"))
+    new_lines = list(StringIO(new_text, "\n"))
     lines = [f"--- {path}", f"+++ {path}"]
     added = 0
     removed = 0
-    for group in _Steps(_steps(old, new)).get_grouped_opcodes(DIFF_CONTEXT):
+    for group in _Steps(_steps(old_lines, new_lines)).get_grouped_opcodes(DIFF_CONTEXT):
         first = group[0]
         last = group[-1]
         lines.append(f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@")
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == "equal":
-                lines += [_line(" ", line) for line in old[old_start:old_end]]
+                lines += [_line(" ", line) for line in old_lines[old_start:old_end]]
             else:
-                lines += [_line("-", line) for line in old[old_start:old_end]]
-                lines += [_line("+", line) for line in new[new_start:new_end]]
+                lines += [_line("-", line) for line in old_lines[old_start:old_end]]
+                lines += [_line("+", line) for line in new_lines[new_start:new_end]]
                 removed += old_end - old_start
                 added += new_end - new_start
-    if (left := len(lines) - MOST_DIFF_LINES) > 0:
-        lines = [*lines[:MOST_DIFF_LINES], f"… {left:,} more {'line' if left == 1 else 'lines'}"]
+    if (hidden := len(lines) - MOST_DIFF_LINES) > 0:
+        lines = [*lines[:MOST_DIFF_LINES], f"… {hidden:,} more {'line' if hidden == 1 else 'lines'}"]
     return Diff("\n".join(lines), added, removed)
 
 
@@ -252,12 +260,12 @@ class _Steps(SequenceMatcher[str]):
         return self._steps
 
 
-def _steps(old: list[str], new: list[str]) -> list[Step]:
+def _steps(old_lines: list[str], new_lines: list[str]) -> list[Step]:
     """The opcodes from one text to another; only the part between their common beginning and end is compared."""
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
-    changed_old = old[head : len(old) - tail]
-    changed_new = new[head : len(new) - tail]
+    head = _common(old_lines, new_lines)
+    tail = _common(old_lines[head:][::-1], new_lines[head:][::-1])
+    changed_old = old_lines[head : len(old_lines) - tail]
+    changed_new = new_lines[head : len(new_lines) - tail]
     if not changed_old and not changed_new:
         return []
     steps: list[Step] = [("replace", 0, len(changed_old), 0, len(changed_new))]
@@ -265,14 +273,20 @@ def _steps(old: list[str], new: list[str]) -> list[Step]:
         steps = SequenceMatcher(None, changed_old, changed_new, autojunk=False).get_opcodes()
     return [
         ("equal", 0, head, 0, head),
-        *((tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in steps),
-        ("equal", len(old) - tail, len(old), len(new) - tail, len(new)),
+        *(
+            (tag, old_start + head, old_end + head, new_start + head, new_end + head)
+            for tag, old_start, old_end, new_start, new_end in steps
+        ),
+        ("equal", len(old_lines) - tail, len(old_lines), len(new_lines) - tail, len(new_lines)),
     ]
 
 
-def _common(one: list[str], other: list[str]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((number for number, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+def _common(old_lines: list[str], new_lines: list[str]) -> int:
+    pairs = enumerate(zip(old_lines, new_lines, strict=False))
+    return next(
+        (index for index, (old_line, new_line) in pairs if old_line != new_line),
+        min(len(old_lines), len(new_lines)),
+    )
 
 
 def _line(sign: str, line: str) -> str:

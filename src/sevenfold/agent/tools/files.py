@@ -64,10 +64,10 @@ def resolve(path: str, context: Context) -> FilePath:
 
 def request(tool: str, action: Literal["read", "write"], path: str, context: Context) -> PermissionRequest:
     """The permission request for a tool to read or write a path."""
-    found = resolve(path, context)
-    named = found.named if found.named != found.real else ""
-    guarded = (found.real,) if action == "write" and in_repository(found.real) else ()
-    return PermissionRequest(tool, action, found.real, named, in_repository=guarded)
+    resolved = resolve(path, context)
+    named = resolved.named if resolved.named != resolved.real else ""
+    guarded = (resolved.real,) if action == "write" and in_repository(resolved.real) else ()
+    return PermissionRequest(tool, action, resolved.real, named, in_repository=guarded)
 
 
 def permitted_path(path: str, context: Context) -> str:
@@ -103,10 +103,10 @@ def must_be_stored(real: str) -> None:
 def content(real: str) -> bytes:
     """The whole content of a file; raises `Refused` if it is too large to be changed here."""
     with opened(real) as file:
-        found = file.read(MOST_BYTES + 1)
-    if len(found) > MOST_BYTES:
+        content_read = file.read(MOST_BYTES + 1)
+    if len(content_read) > MOST_BYTES:
         raise Refused(f"{real} has more than {MOST_BYTES:,} bytes; change it with a command instead.")
-    return found
+    return content_read
 
 
 def exists(real: str) -> bool:
@@ -114,9 +114,9 @@ def exists(real: str) -> bool:
     return os.path.lexists(real)
 
 
-def version(found: bytes) -> str:
+def version(content: bytes) -> str:
     """The version of a content: its hash."""
-    return hashlib.blake2b(found, digest_size=12).hexdigest()
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def version_by_date(file: BinaryIO) -> str:
@@ -125,23 +125,23 @@ def version_by_date(file: BinaryIO) -> str:
     return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
-def write(real: str, new: bytes, before: str | None) -> None:
+def write(real: str, content: bytes, expected: str | None) -> None:
     """Write a file atomically, and create the folders it needs.
 
-    ``before`` is the version expected on disk, None if there should be no file. Raises `Refused` and writes nothing if
-    the file on disk differs.
+    ``expected`` is the version on disk, None if there should be no file. Raises `Refused` and writes nothing if the
+    file on disk differs.
     """
     with _parent(real, make=True) as (folder, name):
-        mode = _mode(name, folder, real)
+        old_mode = _mode(name, folder, real)
         temporary = f".{name[:100]}.{secrets.token_hex(6)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(new)
-                if mode is not None and hasattr(os, "fchmod"):
-                    os.fchmod(descriptor, mode)
-            _expect(real, before)
+                file.write(content)
+                if old_mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(descriptor, old_mode)
+            _expect(real, expected)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -149,20 +149,20 @@ def write(real: str, new: bytes, before: str | None) -> None:
             raise
 
 
-def _expect(real: str, before: str | None) -> None:
-    found = version(content(real)) if exists(real) else None
-    if found != before:
+def _expect(real: str, expected: str | None) -> None:
+    current = version(content(real)) if exists(real) else None
+    if current != expected:
         raise Refused(f"{real} was changed by another program; nothing was written. Read it again.")
 
 
 def _mode(name: str, folder: int | None, real: str) -> int | None:
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found):
-        raise Refused(f"{real} is {_kind(found)}; only files can be written.")
-    return stat.S_IMODE(found)
+    if not stat.S_ISREG(mode):
+        raise Refused(f"{real} is {_kind(mode)}; only files can be written.")
+    return stat.S_IMODE(mode)
 
 
 @contextmanager
@@ -178,38 +178,40 @@ def _parent(real: str, *, make: bool = False) -> Iterator[tuple[int | None, str]
         return
     descriptor = os.open(path.anchor, _FOLDER)
     try:
-        for part in path.parts[1:-1]:
-            following = _step(part, descriptor, real, make=make)
+        for component in path.parts[1:-1]:
+            next_descriptor = _step(component, descriptor, real, make=make)
             os.close(descriptor)
-            descriptor = following
+            descriptor = next_descriptor
         yield descriptor, path.name
     finally:
         os.close(descriptor)
 
 
-def _step(part: str, folder: int, real: str, *, make: bool) -> int:
+def _step(component: str, folder: int, real: str, *, make: bool) -> int:
     if make:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(part, dir_fd=folder)
+            os.mkdir(component, dir_fd=folder)
     try:
-        return os.open(part, _FOLDER, dir_fd=folder)
+        return os.open(component, _FOLDER, dir_fd=folder)
     except FileNotFoundError:
         raise Refused(_missing(real)) from None
     except OSError as error:
-        raise Refused(f"{real}: {part} is not a folder that can be opened ({error.strerror}).") from error
+        raise Refused(
+            f"{real}: {component} is not a folder that can be opened ({error.strerror})."
+        ) from error
 
 
 def _missing(real: str) -> str:
     """The error text for a missing file, with similar names in its folder."""
     path = Path(real)
     try:
-        others = sorted(one.name for one in path.parent.iterdir())
+        names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
         return f"There is no file {real}, and no folder {path.parent}."
-    near = get_close_matches(path.name, others, 3, 0.5)
-    near += [name for name in others if Path(name).stem == path.stem and name not in near][:3]
+    similar = get_close_matches(path.name, names, 3, 0.5)
+    similar += [name for name in names if Path(name).stem == path.stem and name not in similar][:3]
     return f"There is no file {real}." + (
-        f" In the same folder there is {', '.join(near)}." if near else ""
+        f" In the same folder there is {', '.join(similar)}." if similar else ""
     )
 
 

@@ -60,16 +60,16 @@ def function_tool(
     With a ``kind``, old results may be cleared since they can be obtained again; with ``asks``, calls need permission.
     """
     if not callable(function):
-        raise InputError(f"{function!r} is neither a function nor a tool, so no model can call it")
-    meant = _unwrapped(function)
-    name = name or getattr(meant, "__name__", "") or type(meant).__name__
+        raise InputError(f"tools must be functions or tools, got {function!r}")
+    unwrapped = _unwrapped(function)
+    name = name or getattr(unwrapped, "__name__", "") or type(unwrapped).__name__
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a tool: letters, digits, _ and -; pass name=…")
-    documented, listed = read_docstring(inspect.getdoc(meant) or "")
-    description = description or documented or f"{name.replace('_', ' ').strip().capitalize()}."
+    summary, argument_descriptions = read_docstring(inspect.getdoc(unwrapped) or "")
+    description = description or summary or f"{name.replace('_', ' ').strip().capitalize()}."
     cls = _AsyncFunctionTool if _is_async(function) else FunctionTool
-    parameters = _Parameters.of(function, name, listed)
-    can_stop = bool(parameters.context) or inspect.isgeneratorfunction(meant) or _is_async(function)
+    parameters = _Parameters.of(function, name, argument_descriptions)
+    can_stop = bool(parameters.context) or inspect.isgeneratorfunction(unwrapped) or _is_async(function)
     return cls(name, description, parameters.schema, kind, concurrent, asks, can_stop, function, parameters)
 
 
@@ -89,77 +89,77 @@ class FunctionTool(Struct, eq=False):
     function: Callable[..., Any]
     parameters: _Parameters
 
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+    def permission_request(self, arguments: Input, context: Context) -> PermissionRequest:
         """Permission for a ``call`` if it ``asks``, else ``none``; only its author knows what the function does."""
         return PermissionRequest(self.name, "call" if self.asks else "none")
 
-    def run(self, given: Input, context: Context) -> ToolOutput:
+    def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Call the function; if it is a generator, report what it yields as progress."""
-        came = self._called(given, context)
-        if inspect.isawaitable(came) or isinstance(came, AsyncIterator):
-            return _await_in_thread(came, context)
-        return _drained(came, context) if isinstance(came, Iterator) else _shown(came)
+        returned = self._called(arguments, context)
+        if inspect.isawaitable(returned) or isinstance(returned, AsyncIterator):
+            return _await_in_thread(returned, context)
+        return _drained(returned, context) if isinstance(returned, Iterator) else _as_output(returned)
 
-    def _called(self, given: Input, context: Context) -> Any:
-        positional, named = self.parameters.bind(given, context)
+    def _called(self, arguments: Input, context: Context) -> Any:
+        positional, named = self.parameters.bind(arguments, context)
         return self.function(*positional, **named)
 
 
 class _AsyncFunctionTool(FunctionTool):
     """A tool that awaits an async function; `run` does so in a new event loop."""
 
-    async def run_async(self, given: Input, context: Context) -> ToolOutput:
+    async def run_async(self, arguments: Input, context: Context) -> ToolOutput:
         """Await the function."""
-        return await _awaited(self._called(given, context), context)
+        return await _awaited(self._called(arguments, context), context)
 
 
 # -- calling -------------------------------------------------------------------------------------
 
 
-async def _awaited(came: Any, context: Context) -> ToolOutput:
+async def _awaited(awaitable: Any, context: Context) -> ToolOutput:
     """Await a coroutine, or drain an async iterator; returns its result."""
-    if not isinstance(came, AsyncIterator):
-        return _shown(await came)
-    pieces: list[str] = []
-    async for one in came:
-        _take(one, pieces, context)
+    if not isinstance(awaitable, AsyncIterator):
+        return _as_output(await awaitable)
+    texts: list[str] = []
+    async for item in awaitable:
+        _add_text(item, texts, context)
         if context.abort.is_set():
-            if isinstance(came, AsyncGenerator):
-                await came.aclose()
-            pieces.append(_STOPPED)
+            if isinstance(awaitable, AsyncGenerator):
+                await awaitable.aclose()
+            texts.append(_STOPPED)
             break
-    return ToolOutput(_lines(pieces))
+    return ToolOutput(_lines(texts))
 
 
-def _await_in_thread(came: Any, context: Context) -> ToolOutput:
+def _await_in_thread(awaitable: Any, context: Context) -> ToolOutput:
     """Like `_awaited`, but in a new thread, because this one may be running an event loop; stops with the call."""
-    waiting = await_interruptibly(_awaited(came, context), context.abort.is_set, 0.0)
+    waiting = await_interruptibly(_awaited(awaitable, context), context.abort.is_set, 0.0)
     try:
         return in_own_thread(partial(asyncio.run, waiting)).result()
     except LeftBehind:
         return failed(_STOPPED)
 
 
-def _drained(came: Iterator[Any], context: Context) -> ToolOutput:
+def _drained(iterator: Iterator[Any], context: Context) -> ToolOutput:
     """Drain an iterator until it ends or the call should stop; returns its return value, else all it yielded."""
-    pieces: list[str] = []
+    texts: list[str] = []
     try:
         while not context.abort.is_set():
-            _take(next(came), pieces, context)
+            _add_text(next(iterator), texts, context)
     except StopIteration as end:
-        return ToolOutput(_lines(pieces)) if end.value is None else _shown(end.value)
-    if isinstance(came, Generator):
-        came.close()
-    return ToolOutput(_lines([*pieces, _STOPPED]))
+        return ToolOutput(_lines(texts)) if end.value is None else _as_output(end.value)
+    if isinstance(iterator, Generator):
+        iterator.close()
+    return ToolOutput(_lines([*texts, _STOPPED]))
 
 
-def _take(one: Any, pieces: list[str], context: Context) -> None:
-    pieces.append(_text_of(one))
-    context.progress(f"{_lines(pieces[-1:])}\n")
+def _add_text(item: Any, texts: list[str], context: Context) -> None:
+    texts.append(_text_of(item))
+    context.progress(f"{_lines(texts[-1:])}\n")
 
 
-def _lines(pieces: list[str]) -> str:
-    return "\n".join(piece.removesuffix("\n") for piece in pieces)
+def _lines(texts: list[str]) -> str:
+    return "\n".join(text.removesuffix("\n") for text in texts)
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +172,8 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 def _is_async(function: Callable[..., Any]) -> bool:
     called = getattr(_unwrapped(function), "__call__", None)  # noqa: B004 (an object's own call may be async)
     return any(
-        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (function, called)
+        inspect.iscoroutinefunction(candidate) or inspect.isasyncgenfunction(candidate)
+        for candidate in (function, called)
     )
 
 
@@ -194,24 +195,24 @@ class _Parameters(Struct, frozen=True):
     """The names of the parameters that receive the context of the call."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], tool: str, listed: Mapping[str, str]) -> _Parameters:
-        """Read the parameters from a function's signature; ``listed`` has their descriptions from the docstring."""
+    def of(cls, function: Callable[..., Any], tool: str, descriptions: Mapping[str, str]) -> _Parameters:
+        """Read the parameters from a function's signature; ``descriptions`` are those from its docstring, by name."""
         signature = _signature(function, tool)
         hints = _hints(function, tool)
         context = frozenset(name for name in signature.parameters if hints.get(name) is Context)
         fields: list[tuple[str, Any, Any]] = []
         for name, parameter in signature.parameters.items():
             if name not in context:
-                hint = _described(_simple(hints.get(name, Any)), listed.get(name, ""))
+                hint = _described(_simple(hints.get(name, Any)), descriptions.get(name, ""))
                 _check(tool, name, hint)
                 fields.append((name, *_field(hint, parameter)))
-        given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
+        input_type = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
         kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
-        return cls(given, schema_of(given, _schema_hook), kinds, context)
+        return cls(input_type, schema_of(input_type, _schema_hook), kinds, context)
 
-    def bind(self, given: Input, context: Context) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, arguments: Input, context: Context) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments of one call."""
-        typed = msgspec.convert(given, self.input, dec_hook=_decode_hook)
+        typed = msgspec.convert(arguments, self.input, dec_hook=_decode_hook)
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for name, kind in self.kinds.items():
@@ -256,32 +257,32 @@ def _simple(hint: Any) -> Any:
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
     if str not in members:
         return hint
-    kept = tuple(one for one in members if not _is(one, PurePath))
-    return Union[kept]  # noqa: UP007 (made from what is left)
+    members_left = tuple(member for member in members if not _is_subclass(member, PurePath))
+    return Union[members_left]  # noqa: UP007 (made from what is left)
 
 
-def _described(hint: Any, listed: str) -> Any:
+def _described(hint: Any, description: str) -> Any:
     """The hint with its description in a `Meta`, where msgspec looks for it."""
     if get_origin(hint) is Annotated:
-        inner, *about = get_args(hint)
-        metas = [one for one in about if isinstance(one, Meta)]
+        inner, *annotations = get_args(hint)
+        metas = [annotation for annotation in annotations if isinstance(annotation, Meta)]
         for meta in metas:
             inner = Annotated[inner, meta]
         hint = _simple(inner)
-        listed = next(filter(None, map(_annotation, about)), listed)
+        description = next(filter(None, map(_annotation, annotations)), description)
         if any(meta.description for meta in metas):
-            listed = ""
-    if not listed and _is(hint, tuple) and hasattr(hint, "_fields"):
-        listed = f"The values of {', '.join(hint._fields)}, in this order."
-    return Annotated[hint, Meta(description=listed)] if listed else hint
+            description = ""
+    if not description and _is_subclass(hint, tuple) and hasattr(hint, "_fields"):
+        description = f"The values of {', '.join(hint._fields)}, in this order."
+    return Annotated[hint, Meta(description=description)] if description else hint
 
 
-def _annotation(about: Any) -> str:
+def _annotation(annotation: Any) -> str:
     """The text of an annotation: a string, or the description of an object such as pydantic's ``Field``; else empty."""
-    if isinstance(about, str):
-        return about
-    text = getattr(about, "description", None) or getattr(about, "documentation", None)
-    return text if isinstance(text, str) and not isinstance(about, Meta) else ""
+    if isinstance(annotation, str):
+        return annotation
+    text = getattr(annotation, "description", None) or getattr(annotation, "documentation", None)
+    return text if isinstance(text, str) and not isinstance(annotation, Meta) else ""
 
 
 def _check(tool: str, name: str, hint: Any) -> None:
@@ -325,77 +326,80 @@ def _default(value: Any) -> Any:
 
 def _schema_hook(kind: Any) -> dict[str, Any]:
     """The schema of a type that JSON cannot represent; raises NotImplementedError if it is unknown."""
-    if _is(kind, PurePath):
+    if _is_subclass(kind, PurePath):
         return {"type": "string"}
     if hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate"):
         return plain(kind.model_json_schema())
     raise NotImplementedError
 
 
-def _decode_hook(kind: Any, given: Any) -> Any:
+def _decode_hook(kind: Any, value: Any) -> Any:
     """Create a value of a type that `_schema_hook` knows."""
-    if _is(kind, PurePath):
-        return (Path if kind is PurePath else kind)(given)
+    if _is_subclass(kind, PurePath):
+        return (Path if kind is PurePath else kind)(value)
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(value)
     except ValueError as error:
-        listed = getattr(error, "errors", None)
-        if listed is None:
+        list_errors = getattr(error, "errors", None)
+        if list_errors is None:
             raise
         # On one line: pydantic's own message has many, with links to its manual.
-        faults = (f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in listed())
+        faults = (f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in list_errors())
         raise ValueError("; ".join(faults)) from None
 
 
-def _is(kind: Any, base: type) -> bool:
+def _is_subclass(kind: Any, base: type) -> bool:
     return isinstance(kind, type) and kind is not NoneType and issubclass(kind, base)
 
 
 # -- results -------------------------------------------------------------------------------------
 
 
-def _shown(came: Any) -> ToolOutput:
+def _as_output(returned: Any) -> ToolOutput:
     """The tool output for a function's return value."""
-    if isinstance(came, ToolOutput):
-        return came
-    if isinstance(came, _BYTES) and (kind := picture(raw := bytes(came))) and len(raw) <= MOST_IMAGE_BYTES:
-        return ToolOutput([image_block(raw, kind)])
+    if isinstance(returned, ToolOutput):
+        return returned
+    if isinstance(returned, _BYTES):
+        raw = bytes(returned)
+        kind = picture(raw)
+        if kind and len(raw) <= MOST_IMAGE_BYTES:
+            return ToolOutput([image_block(raw, kind)])
     try:
-        return ToolOutput(_text_of(came))
+        return ToolOutput(_text_of(returned))
     except RecursionError:
         return failed(
-            f"It returned a {_named(came)} that contains itself, or is nested too deeply to show."
+            f"It returned a {_class_name(returned)} that contains itself, or is nested too deeply to show."
         )
     except (TypeError, ValueError, OverflowError) as error:
-        return failed(f"It returned a {_named(came)} that cannot be shown: {error}")
+        return failed(f"It returned a {_class_name(returned)} that cannot be shown: {error}")
 
 
-def _text_of(came: Any) -> str:
-    if isinstance(came, str):
-        return str.__str__(came)
-    tree = _plain(msgspec.to_builtins(came, builtin_types=_BYTES, enc_hook=_encode_hook))
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)
+    tree = _plain(msgspec.to_builtins(value, builtin_types=_BYTES, enc_hook=_encode_hook))
     return tree if isinstance(tree, str) else json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
 
 
-def _encode_hook(one: Any) -> Any:
+def _encode_hook(value: Any) -> Any:
     """Convert an object that JSON cannot represent into its contents; called until everything is plain data."""
-    match one:
+    match value:
         case PathLike():
-            return fspath(one)
+            return fspath(value)
         case Mapping():
-            return dict(one)
+            return dict(value)
         case Set() | range():
-            return list(one)
+            return list(value)
         case BaseException():
-            return f"{type(one).__name__}: {one}"
+            return f"{type(value).__name__}: {value}"
         case Number():
-            return one.tolist() if hasattr(one, "tolist") else str(one)
+            return value.tolist() if hasattr(value, "tolist") else str(value)
     for method, options in (("model_dump", {"mode": "json"}), ("to_dict", {}), ("tolist", {})):
-        if not isinstance(one, type) and callable(dump := getattr(one, method, None)):
+        if not isinstance(value, type) and callable(dump := getattr(value, method, None)):
             return dump(**options)
-    if getattr(type(one), "__str__", None) is not getattr(object, "__str__", None):
-        return str(one)
-    raise TypeError(f"a {_named(one)} has no form in JSON; return text, or its contents")
+    if getattr(type(value), "__str__", None) is not getattr(object, "__str__", None):
+        return str(value)
+    raise TypeError(f"a {_class_name(value)} has no form in JSON; return text, or its contents")
 
 
 def _plain(tree: Any) -> Any:
@@ -403,10 +407,10 @@ def _plain(tree: Any) -> Any:
     match tree:
         case dict():
             return {
-                key if isinstance(key, str) else _text_of(key): _plain(one) for key, one in tree.items()
+                key if isinstance(key, str) else _text_of(key): _plain(item) for key, item in tree.items()
             }
         case list() | tuple():
-            return [_plain(one) for one in tree]
+            return [_plain(item) for item in tree]
         case bytes() | bytearray() | memoryview():
             raw = bytes(tree)
             try:
@@ -419,5 +423,5 @@ def _plain(tree: Any) -> Any:
             return tree
 
 
-def _named(one: Any) -> str:
-    return type(one).__qualname__.rpartition(".")[2]
+def _class_name(value: Any) -> str:
+    return type(value).__qualname__.rpartition(".")[2]

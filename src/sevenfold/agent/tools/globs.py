@@ -32,53 +32,57 @@ class Glob:
 
     def matches(self, path: str) -> bool:
         """Whether the pattern matches the whole path."""
-        parts = path.strip("/").split("/")
-        return any(len(parts) in _ends(form, parts) for form in self._forms)
+        segments = path.strip("/").split("/")
+        return any(len(segments) in _ends(form, segments) for form in self._forms)
 
     def covers(self, path: str) -> bool:
         """Whether the pattern matches the path or a folder above it."""
-        parts = path.strip("/").split("/")
-        return any(_ends(form, parts) - {0} for form in self._forms)
+        segments = path.strip("/").split("/")
+        return any(_ends(form, segments) - {0} for form in self._forms)
 
 
 def _alternatives(pattern: str) -> list[str]:
-    waiting = [pattern]
-    done = []
-    while waiting:
-        one = waiting.pop()
-        if found := _BRACES.search(one):
-            waiting += [
-                one[: found.start()] + choice + one[found.end() :] for choice in found[1].split(",")
+    pending = [pattern]
+    expanded = []
+    while pending:
+        form = pending.pop()
+        if braces := _BRACES.search(form):
+            pending += [
+                form[: braces.start()] + choice + form[braces.end() :] for choice in braces[1].split(",")
             ]
         else:
-            done.append(one)
-        if len(waiting) + len(done) > MOST_ALTERNATIVES:
+            expanded.append(form)
+        if len(pending) + len(expanded) > MOST_ALTERNATIVES:
             raise InputError(
                 f"{pattern!r} expands to more than {MOST_ALTERNATIVES} patterns; use a simpler one"
             )
-    return done
+    return expanded
 
 
 def _compiled(pattern: str, flags: re.RegexFlag) -> Segments:
     anchored = "/" in pattern.rstrip("/")
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    texts = [text for text in pattern.split("/") if text not in ("", ".")]
     segments: list[re.Pattern[str] | None] = [] if anchored else [None]
-    for part in parts:
-        if part != "**":
-            segments.append(re.compile(translate(part), flags))
+    for text in texts:
+        if text != "**":
+            segments.append(re.compile(translate(text), flags))
         elif not segments or segments[-1] is not None:
             segments.append(None)
     return tuple(segments)
 
 
-def _ends(form: Segments, parts: list[str]) -> set[int]:
+def _ends(form: Segments, path_segments: list[str]) -> set[int]:
     """The numbers of leading parts that the pattern can match."""
-    reached = {0}
-    for number, segment in enumerate(form):
+    lengths = {0}
+    for index, segment in enumerate(form):
         if segment is None:
             # A final "**" matches at least one segment: "src/**" is everything in src, not src itself.
-            least = min(reached, default=len(parts)) + (number == len(form) - 1)
-            reached = set(range(least, len(parts) + 1))
+            fewest = min(lengths, default=len(path_segments)) + (index == len(form) - 1)
+            lengths = set(range(fewest, len(path_segments) + 1))
         else:
-            reached = {place + 1 for place in reached if place < len(parts) and segment.match(parts[place])}
-    return reached
+            lengths = {
+                length + 1
+                for length in lengths
+                if length < len(path_segments) and segment.match(path_segments[length])
+            }
+    return lengths

@@ -29,11 +29,11 @@ class HandedOverTool(Struct, frozen=True, eq=False):
     kind: Kind = ""
     concurrent: bool = True
 
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+    def permission_request(self, arguments: Input, context: Context) -> PermissionRequest:
         """No permission: the program decides whether it carries out a call."""
         return PermissionRequest(self.name, "none")
 
-    def run(self, given: Input, context: Context) -> ToolOutput:
+    def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Fail: this is called where calls are not handed over, as in a fork."""
         return failed(
             f"{self.name} is carried out by the program that runs this agent, and cannot be used here."

@@ -140,9 +140,9 @@ class ToolOutput(Struct, frozen=True):
         )
 
 
-def failed(why: str) -> ToolOutput:
-    """Make an error result; ``why`` says what went wrong and what to do about it."""
-    return ToolOutput(why, is_error=True)
+def failed(text: str) -> ToolOutput:
+    """Make an error result; ``text`` says what went wrong and what to do about it."""
+    return ToolOutput(text, is_error=True)
 
 
 def denied(why: str) -> ToolOutput:
@@ -150,50 +150,50 @@ def denied(why: str) -> ToolOutput:
     return ToolOutput(why, is_error=True, facts=(Denied(why),))
 
 
-def sendable(came: Any, tool: str) -> ToolOutput:
+def sendable(returned: Any, tool: str) -> ToolOutput:
     """Convert what a tool returned into a result that every provider accepts.
 
     Lone surrogates, as in file names in another encoding, are escaped; empty text blocks are dropped; a value that is
     not a valid result becomes an error result that says so.
     """
-    if not isinstance(came, ToolOutput):
-        return failed(f"{tool} returned {type(came).__name__} instead of ToolOutput.")
+    if not isinstance(returned, ToolOutput):
+        return failed(f"{tool} returned {type(returned).__name__} instead of ToolOutput.")
     try:
-        content = _clean(came.content)
+        content = _clean(returned.content)
         encode_json(content)
     except (InputError, RecursionError) as error:
         return failed(f"{tool} gave back something that cannot be sent: {error}")
     if isinstance(content, list) and all(map(_is_block, content)):
-        content = [part for part in content if part["type"] != "text" or part["text"].strip()]
-        if came.is_error:
+        content = [block for block in content if block["type"] != "text" or block["text"].strip()]
+        if returned.is_error:
             # Providers accept only text in an error result.
-            content = "\n".join(str(part.get("text", f"[{part['type']}]")) for part in content)
+            content = "\n".join(str(block.get("text", f"[{block['type']}]")) for block in content)
     elif not isinstance(content, str):
         return failed(f"{tool} returned something that is neither text nor a list of content blocks.")
-    return came if content == came.content else replace(came, content=content)
+    return returned if content == returned.content else replace(returned, content=content)
 
 
-def _clean(part: Any) -> Any:
-    match part:
+def _clean(value: Any) -> Any:
+    match value:
         case str():
-            return _HALF.sub(_spelled, str.__str__(part))
+            return _HALF.sub(_spelled, str.__str__(value))
         case Mapping():
-            return {_clean(key): _clean(value) for key, value in part.items()}
+            return {_clean(key): _clean(entry) for key, entry in value.items()}
         case list() | tuple():
-            return [_clean(one) for one in part]
+            return [_clean(item) for item in value]
         case _:
-            return part
+            return value
 
 
-def _spelled(half: re.Match[str]) -> str:
-    code = ord(half[0])
+def _spelled(surrogate: re.Match[str]) -> str:
+    code = ord(surrogate[0])
     return f"\\x{code - 0xDC00:02x}" if code in _ESCAPED_BYTES else f"\\u{code:04x}"
 
 
-def _is_block(part: Any) -> bool:
-    match part:
-        case {"type": str() as kind} if kind in _NEEDS:
-            field, needed = _NEEDS[kind]
-            return isinstance(part.get(field), needed)
+def _is_block(block: Any) -> bool:
+    match block:
+        case {"type": str() as block_type} if block_type in _NEEDS:
+            field, expected_type = _NEEDS[block_type]
+            return isinstance(block.get(field), expected_type)
         case _:
             return False

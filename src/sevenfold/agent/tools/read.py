@@ -63,17 +63,17 @@ class ReadTool(StandardTool[ReadInput]):
     concurrent = True
     action = "read"
 
-    def requires(self, given: ReadInput, context: Context) -> PermissionRequest:
+    def requires(self, arguments: ReadInput, context: Context) -> PermissionRequest:
         """Read access to the file; a stored result is the session's own, as for Recall."""
-        if given.path.startswith(RESULT):
+        if arguments.path.startswith(RESULT):
             return PermissionRequest(self.name)
-        return super().requires(given, context)
+        return super().requires(arguments, context)
 
-    def act(self, given: ReadInput, context: Context) -> ToolOutput:
+    def act(self, arguments: ReadInput, context: Context) -> ToolOutput:
         """Show the file, according to its type, or a stored result."""
-        if given.path.startswith(RESULT):
-            return _result(given, context)
-        path = files.permitted_path(given.path, context)
+        if arguments.path.startswith(RESULT):
+            return _result(arguments, context)
+        path = files.permitted_path(arguments.path, context)
         with files.opened(path) as file:
             head = file.read(_HEAD)
             file.seek(0)
@@ -82,35 +82,35 @@ class ReadTool(StandardTool[ReadInput]):
             _refuse_binary(head, path)
             if path.endswith(".ipynb"):
                 raw = file.read(files.MOST_BYTES)
-                return _given_lines(_cells(raw, path).split("\n"), raw, path, given, context)
+                return _text_lines(_cells(raw, path).split("\n"), raw, path, arguments, context)
             if head.startswith(_UTF16):
                 raw = file.read(files.MOST_BYTES)
                 lines = raw.decode("utf-16", errors="replace").splitlines()
-                return _given_lines(lines, raw, path, given, context)
-            return _text(file, path, given, context)
+                return _text_lines(lines, raw, path, arguments, context)
+            return _text(file, path, arguments, context)
 
 
-def _result(given: ReadInput, context: Context) -> ToolOutput:
+def _result(arguments: ReadInput, context: Context) -> ToolOutput:
     """Lines of a result that was too large for the context, by its name."""
     if context.recall is None:
         raise Refused("Stored results cannot be read in this session.")
-    window = LineWindow(given, context.room)
-    content = context.recall.fetch(given.path).decode(errors="replace")
+    window = LineWindow(arguments, context.room)
+    content = context.recall.fetch(arguments.path).decode(errors="replace")
     for number, line in enumerate(content.splitlines(), 1):
         window.take(number, line)
-    return ToolOutput(window.render(given.path, ended=True))
+    return ToolOutput(window.render(arguments.path, ended=True))
 
 
-def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:
-    window = LineWindow(given, context.room)
+def _text(file: BinaryIO, path: str, arguments: ReadInput, context: Context) -> ToolOutput:
+    window = LineWindow(arguments, context.room)
     digest = hashlib.blake2b(digest_size=12)
     small = os.fstat(file.fileno()).st_size <= files.MOST_BYTES
 
-    def pass_on(piece: bytes) -> None:
+    def pass_on(chunk: bytes) -> None:
         if context.abort.is_set():
             raise Refused("The read was stopped.")
         if small:
-            digest.update(piece)
+            digest.update(chunk)
 
     for number, line in _lines(file, pass_on):
         window.take(number, line)
@@ -119,22 +119,22 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
                 window.seen += _count_lines(file, pass_on)
             break
     version = digest.hexdigest() if small else files.version_by_date(file)
-    return _shown(window, path, version, given, context, ended=small or not window.full)
+    return _shown(window, path, version, arguments, context, ended=small or not window.full)
 
 
 def _shown(
-    window: LineWindow, path: str, version: str, given: ReadInput, context: Context, *, ended: bool
+    window: LineWindow, path: str, version: str, arguments: ReadInput, context: Context, *, ended: bool
 ) -> ToolOutput:
     """The lines in the window, or a note that they are still in the context from an earlier call."""
-    asked_whole = given.offset is None and given.limit is None
-    if asked_whole and (call := context.unchanged(path, version)):
+    wants_whole = arguments.offset is None and arguments.limit is None
+    if wants_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
         # Models do not reliably see the ids of their calls, so the note describes the earlier result instead.
-        words = (
+        note = (
             f"{path} has not changed since you last read all of it. Its text is still in your context, "
             "in the result of that earlier Read."
         )
-        return ToolOutput(words, facts=(FileRead(path, version, again=call),))
+        return ToolOutput(note, facts=(FileRead(path, version, again=call),))
     whole = window.whole and ended
     context.desk.know(path, version, whole=whole)
     return ToolOutput(window.render(path, ended=ended), facts=(FileRead(path, version, whole),))
@@ -143,10 +143,10 @@ def _shown(
 class LineWindow:
     """Selects the lines to show from all lines of a file."""
 
-    def __init__(self, given: ReadInput, room: int) -> None:
-        self._first = given.offset or 1
-        self._most = min(given.limit or MOST_LINES, MOST_LINES)
-        self._shown: list[str] = []
+    def __init__(self, arguments: ReadInput, room: int) -> None:
+        self._first = arguments.offset or 1
+        self._limit = min(arguments.limit or MOST_LINES, MOST_LINES)
+        self._lines: list[str] = []
         self._room = room
         self._longest = min(LONGEST_LINE, room // 2)
         self.seen = 0
@@ -159,14 +159,14 @@ class LineWindow:
         self.seen = number
         if number < self._first or self.full:
             return
-        mark = "… (long line, cut here)" if len(line) > self._longest else ""
-        shown = f"{number:>6}\t{line[: self._longest]}{mark}"
-        if len(self._shown) == self._most or len(shown) + 1 > self._room:
+        cut_mark = "… (long line, cut here)" if len(line) > self._longest else ""
+        shown = f"{number:>6}\t{line[: self._longest]}{cut_mark}"
+        if len(self._lines) == self._limit or len(shown) + 1 > self._room:
             self.full = True
             return
-        self._cut = self._cut or bool(mark)
+        self._cut = self._cut or bool(cut_mark)
         self._room -= len(shown) + 1
-        self._shown.append(shown)
+        self._lines.append(shown)
 
     @property
     def whole(self) -> bool:
@@ -178,35 +178,35 @@ class LineWindow:
         if not self.seen:
             return f"{path} is empty."
         total = f"{self.seen:,} {'line' if self.seen == 1 else 'lines'}" if ended else "more lines"
-        if not self._shown:
+        if not self._lines:
             return f"{path} has only {total}; line {self._first:,} is past its end."
-        last = self._first + len(self._shown) - 1
+        last = self._first + len(self._lines) - 1
         if last < self.seen:
             note = f"(lines {self._first:,} to {last:,} of {total}; continue with offset={last + 1})"
-            return "\n".join([*self._shown, note])
-        return "\n".join(self._shown)
+            return "\n".join([*self._lines, note])
+        return "\n".join(self._lines)
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; of a very long line, only the first piece is kept in memory."""
     number = 0
-    while first := file.readline(_PIECE):
+    while first_chunk := file.readline(_PIECE):
         number += 1
-        pass_on(first)
-        piece = first
-        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
-            pass_on(piece)
-        yield number, _decoded(first)
+        pass_on(first_chunk)
+        chunk = first_chunk
+        while not chunk.endswith(b"\n") and (chunk := file.readline(_PIECE)):
+            pass_on(chunk)
+        yield number, _decoded(first_chunk)
 
 
 def _count_lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> int:
-    number = 0
-    last = b"\n"
-    while piece := file.read(_PIECE):
-        pass_on(piece)
-        number += piece.count(b"\n")
-        last = piece[-1:]
-    return number + (last != b"\n")
+    count = 0
+    last_byte = b"\n"
+    while chunk := file.read(_PIECE):
+        pass_on(chunk)
+        count += chunk.count(b"\n")
+        last_byte = chunk[-1:]
+    return count + (last_byte != b"\n")
 
 
 def _decoded(raw: bytes) -> str:
@@ -214,20 +214,20 @@ def _decoded(raw: bytes) -> str:
     return line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
 
 
-def _given_lines(
-    lines: Iterable[str], raw: bytes, path: str, given: ReadInput, context: Context
+def _text_lines(
+    lines: Iterable[str], raw: bytes, path: str, arguments: ReadInput, context: Context
 ) -> ToolOutput:
-    window = LineWindow(given, context.room)
+    window = LineWindow(arguments, context.room)
     for number, line in enumerate(lines, 1):
         window.take(number, line)
-    return _shown(window, path, files.version(raw), given, context, ended=True)
+    return _shown(window, path, files.version(raw), arguments, context, ended=True)
 
 
 def picture(head: bytes) -> str:
     """The media type of a picture, given its first bytes; empty if it is not a picture."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for start, kind in _PICTURES.items() if head.startswith(start)), "")
+    return next((kind for signature, kind in _PICTURES.items() if head.startswith(signature)), "")
 
 
 def _image(file: BinaryIO, kind: str, path: str, context: Context) -> ToolOutput:
@@ -265,19 +265,19 @@ def _cells(raw: bytes, path: str) -> str:
     """A notebook as text: its cells in order, each with its source and outputs."""
     try:
         cells = json.loads(raw)["cells"]
-        shown = [_cell(number, cell) for number, cell in enumerate(cells)]
+        cell_texts = [_cell(number, cell) for number, cell in enumerate(cells)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{path} is not a readable notebook ({error}); read it with a command.") from error
-    return "\n\n".join(shown) or "(a notebook without cells)"
+    return "\n\n".join(cell_texts) or "(a notebook without cells)"
 
 
 def _cell(number: int, cell: Mapping[str, Any]) -> str:
     kind = cell.get("cell_type", "code")
     name = cell.get("id", number)
-    parts = [f'<cell id="{name}" type="{kind}">', _joined(cell.get("source", "")), "</cell>"]
+    lines = [f'<cell id="{name}" type="{kind}">', _joined(cell.get("source", "")), "</cell>"]
     for output in cell.get("outputs", ()):
-        parts += [f'<output cell="{name}">', *_output(output), "</output>"]
-    return "\n".join(parts)
+        lines += [f'<output cell="{name}">', *_output(output), "</output>"]
+    return "\n".join(lines)
 
 
 def _output(output: Mapping[str, Any]) -> Iterator[str]:
@@ -290,12 +290,12 @@ def _output(output: Mapping[str, Any]) -> Iterator[str]:
         if kind.startswith("image/"):
             yield f"[{kind}]"
     if "ename" in output:
-        trace = _COLOUR.sub("", "\n".join(map(str, output.get("traceback", ()))))
-        yield _cut_output(f"{output['ename']}: {output.get('evalue', '')}\n{trace}".rstrip())
+        traceback_text = _COLOUR.sub("", "\n".join(map(str, output.get("traceback", ()))))
+        yield _cut_output(f"{output['ename']}: {output.get('evalue', '')}\n{traceback_text}".rstrip())
 
 
-def _joined(words: Any) -> str:
-    return words if isinstance(words, str) else "".join(map(str, words))
+def _joined(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(map(str, source))
 
 
 def _cut_output(text: str) -> str:

@@ -44,13 +44,13 @@ _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 # -- generating ----------------------------------------------------------------------------------
 
 
-def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
+def schema_of(kind: Any, schema_hook: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
     """The schema of a type; raises `InputError` for types that JSON cannot represent.
 
-    ``shape`` returns the schemas of further types, or raises `NotImplementedError`.
+    ``schema_hook`` returns the schemas of further types, or raises `NotImplementedError`.
     """
     try:
-        raw = msgspec.json.schema(kind, schema_hook=shape)
+        raw = msgspec.json.schema(kind, schema_hook=schema_hook)
     except (TypeError, ValueError, NotImplementedError) as error:
         name = kind.__qualname__ if isinstance(kind, type) else str(kind)
         raise InputError(f"no schema can say what {name} is.") from error
@@ -59,94 +59,100 @@ def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -
 
 def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a schema from elsewhere into the form of our own: without references and titles."""
-    made: dict[str, Any] = _plain(schema, schema.get("$defs", {}), ())
-    return made
+    simplified: dict[str, Any] = _simplified(schema, schema.get("$defs", {}), ())
+    return simplified
 
 
-def _plain(part: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
-    if isinstance(part, list):
-        return [_plain(one, definitions, within) for one in part]
-    if not isinstance(part, dict):
-        return part
-    if (reference := part.get("$ref", "")).startswith(_REFERENCE):
+def _simplified(schema: Any, definitions: Mapping[str, Any], enclosing: tuple[str, ...]) -> Any:
+    if isinstance(schema, list):
+        return [_simplified(item, definitions, enclosing) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if (reference := schema.get("$ref", "")).startswith(_REFERENCE):
         name = reference.removeprefix(_REFERENCE)
-        if name in within:
+        if name in enclosing:
             raise InputError(
                 f"{name} is recursive, which a tool's schema cannot express; give it a fixed depth"
             )
-        meant = _plain(definitions[name], definitions, (*within, name))
-        return {**meant, **{key: value for key, value in part.items() if key not in ("$ref", "$defs")}}
-    if "properties" in part:
-        return _object(part, definitions, within)
+        target = _simplified(definitions[name], definitions, (*enclosing, name))
+        return {**target, **{key: value for key, value in schema.items() if key not in ("$ref", "$defs")}}
+    if "properties" in schema:
+        return _object(schema, definitions, enclosing)
     return {
-        key: value if key in _VALUES else _plain(value, definitions, within)
-        for key, value in part.items()
+        key: value if key in _VALUES else _simplified(value, definitions, enclosing)
+        for key, value in schema.items()
         if key not in ("title", "$defs")
     }
 
 
 def _object(
-    part: Mapping[str, Any], definitions: Mapping[str, Any], within: tuple[str, ...]
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], enclosing: tuple[str, ...]
 ) -> dict[str, Any]:
     properties = {
-        name: _optional(_plain(one, definitions, within)) for name, one in part["properties"].items()
+        name: _optional(_simplified(property_schema, definitions, enclosing))
+        for name, property_schema in schema["properties"].items()
     }
-    rest = {key: value for key, value in part.items() if key in ("type", "description", "required")}
-    if not rest.get("required"):
-        rest.pop("required", None)
+    header = {key: value for key, value in schema.items() if key in ("type", "description", "required")}
+    if not header.get("required"):
+        header.pop("required", None)
     return {
-        **rest,
+        **header,
         "properties": properties,
-        "additionalProperties": _plain(part.get("additionalProperties", False), definitions, within),
+        "additionalProperties": _simplified(
+            schema.get("additionalProperties", False), definitions, enclosing
+        ),
     }
 
 
-def _optional(one: dict[str, Any]) -> dict[str, Any]:
+def _optional(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a property; if its default is null, without the default and the null alternative."""
-    if "default" not in one or one["default"] is not None:
-        return one
-    kept = {key: value for key, value in one.items() if key != "default"}
-    choices = [choice for choice in kept.get("anyOf", ()) if choice != _NULL]
+    if "default" not in schema or schema["default"] is not None:
+        return schema
+    without_default = {key: value for key, value in schema.items() if key != "default"}
+    choices = [choice for choice in without_default.get("anyOf", ()) if choice != _NULL]
     if len(choices) == 1:
-        del kept["anyOf"]
-        return {**choices[0], **kept}
-    return {**kept, "anyOf": choices} if choices else kept
+        del without_default["anyOf"]
+        return {**choices[0], **without_default}
+    return {**without_default, "anyOf": choices} if choices else without_default
 
 
 def with_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with argument lists in descriptions (from docstrings) moved to the properties they describe."""
-    about, listed = read_docstring(schema.get("description", ""))
-    made = {**schema, "description": about} if listed else dict(schema)
-    for name, one in schema.get("properties", {}).items():
-        says = {"description": listed[name]} if name in listed else {}
-        made["properties"] = {**made["properties"], name: {**says, **with_arguments(one)}}
-    if isinstance(items := made.get("items"), dict):
-        made["items"] = with_arguments(items)
-    return made
+    summary, argument_descriptions = read_docstring(schema.get("description", ""))
+    result = {**schema, "description": summary} if argument_descriptions else dict(schema)
+    for name, property_schema in schema.get("properties", {}).items():
+        described = {"description": argument_descriptions[name]} if name in argument_descriptions else {}
+        result["properties"] = {
+            **result["properties"],
+            name: {**described, **with_arguments(property_schema)},
+        }
+    if isinstance(items := result.get("items"), dict):
+        result["items"] = with_arguments(items)
+    return result
 
 
-def read_docstring(words: str) -> tuple[str, dict[str, str]]:
+def read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into its description and the description of each argument."""
     text: list[str] = []
     arguments: dict[str, str] = {}
     listing = False
-    last = ""
+    argument = ""
     indent = 0
-    for line in cleandoc(words).splitlines():
-        if found := _FIELD.match(line):
-            last = found[1]
+    for line in cleandoc(docstring).splitlines():
+        if match := _FIELD.match(line):
+            argument = match[1]
             indent = len(line) - len(line.lstrip())
-            arguments[last] = found[2]
+            arguments[argument] = match[2]
         elif _ARGUMENTS.match(line):
             listing = True
         elif listing and (line.startswith((" ", "\t")) or not line.strip()):
             depth = len(line) - len(line.lstrip())
-            if (found := _LISTED.match(line)) and (not last or depth <= indent):
-                last = found[1]
+            if (match := _LISTED.match(line)) and (not argument or depth <= indent):
+                argument = match[1]
                 indent = depth
-                arguments[last] = found[2]
-            elif last:
-                arguments[last] = f"{arguments[last]} {line.strip()}".strip()
+                arguments[argument] = match[2]
+            elif argument:
+                arguments[argument] = f"{arguments[argument]} {line.strip()}".strip()
         elif _SECTION.match(line) and text:
             break
         else:
@@ -181,31 +187,31 @@ def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
         return
 
 
-def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def without_nulls(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """The input without null properties, where null is not allowed and can only mean that they were left out."""
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     required = schema.get("required", ())
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
     def left_out(name: str) -> bool:
-        optional = name in known and name not in required
-        return optional and any(problems(None, {**definitions, "allOf": [known[name]]}))
+        optional = name in properties and name not in required
+        return optional and any(problems(None, {**definitions, "allOf": [properties[name]]}))
 
-    return {name: value for name, value in given.items() if value is not None or not left_out(name)}
+    return {name: value for name, value in arguments.items() if value is not None or not left_out(name)}
 
 
 def _size(value: Any) -> int:
     """How many values it contains, including itself."""
-    number = 0
-    waiting = [value]
-    while waiting:
-        number += 1
-        match waiting.pop():
-            case Mapping() as found:
-                waiting += found.values()
-            case list() as found:
-                waiting += found
-    return number
+    count = 0
+    pending = [value]
+    while pending:
+        count += 1
+        match pending.pop():
+            case Mapping() as container:
+                pending += container.values()
+            case list() as container:
+                pending += container
+    return count
 
 
 @cache
@@ -230,52 +236,52 @@ def _required(validator: Any, required: Iterable[str], instance: Any, schema: An
             yield ValidationError("is missing", path=[name])
 
 
-def _additional(validator: Any, further: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _additional(validator: Any, additional: Any, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
-    known = schema.get("properties", {})
-    patterns = "|".join(f"(?:{one})" for one in schema.get("patternProperties", ()))
+    properties = schema.get("properties", {})
+    patterns = "|".join(f"(?:{pattern})" for pattern in schema.get("patternProperties", ()))
     for name, value in instance.items() if isinstance(instance, dict) else ():
-        if name in known or (patterns and re.search(patterns, name)):
+        if name in properties or (patterns and re.search(patterns, name)):
             continue
-        if further is not False:
-            yield from validator.descend(value, further, path=name)
+        if additional is not False:
+            yield from validator.descend(value, additional, path=name)
             continue
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+        similar = get_close_matches(name, properties, 1)
+        hint = f"did you mean {similar[0]}?" if similar else f"known: {', '.join(properties) or 'none'}"
         yield ValidationError(f"is unknown; {hint}", path=[name])
 
 
 def _faults(error: Any) -> list[str]:
     """An error in words; if all alternatives fail, the faults of the one with the fewest, most likely the one meant."""
     if error.validator in ("anyOf", "oneOf"):
-        choices: dict[int, list[str]] = {}
-        for one in error.context:
-            choices.setdefault(one.relative_schema_path[0], []).extend(_faults(one))
-        return min(choices.values(), key=len)
-    place = ""
+        alternatives: dict[int, list[str]] = {}
+        for cause in error.context:
+            alternatives.setdefault(cause.relative_schema_path[0], []).extend(_faults(cause))
+        return min(alternatives.values(), key=len)
+    location = ""
     for step in error.absolute_path:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
-    return [f"{place or 'the input'} {_words(error)}"]
+        location += f"[{step}]" if isinstance(step, int) else f".{step}" if location else str(step)
+    return [f"{location or 'the input'} {_message(error)}"]
 
 
-def _words(error: Any) -> str:
+def _message(error: Any) -> str:
     limit = error.validator_value
     value = error.instance
     match error.validator:
         case "type":
             types = [limit] if isinstance(limit, str) else limit
-            return f"must be of type {' or '.join(types)}, not {_shown(value)}"
+            return f"must be of type {' or '.join(types)}, not {_as_json(value)}"
         case "enum":
-            return f"must be one of {', '.join(map(_shown, limit))}, not {_shown(value)}"
+            return f"must be one of {', '.join(map(_as_json, limit))}, not {_as_json(value)}"
         case "const":
-            return f"must be {_shown(limit)}, not {_shown(value)}"
+            return f"must be {_as_json(limit)}, not {_as_json(value)}"
         case keyword if keyword in _BOUNDS:
-            return f"must be {_BOUNDS[keyword]} {limit}, not {_shown(value)}"
+            return f"must be {_BOUNDS[keyword]} {limit}, not {_as_json(value)}"
         case "minLength" | "minItems" as keyword:
-            return f"must have at least {limit} {_UNITS[keyword]}{_s(limit)}"
+            return f"must have at least {limit} {_UNITS[keyword]}{_plural_ending(limit)}"
         case "maxLength" | "maxItems" as keyword:
-            return f"must have at most {limit} {_UNITS[keyword]}{_s(limit)}, not {len(value)}"
+            return f"must have at most {limit} {_UNITS[keyword]}{_plural_ending(limit)}, not {len(value)}"
         case "pattern":
             return f"must match {limit}"
         case "required" | "additionalProperties":
@@ -284,11 +290,11 @@ def _words(error: Any) -> str:
             return f"is not allowed: {error.message[:_LONGEST_MESSAGE]}"
 
 
-def _s(count: int) -> str:
+def _plural_ending(count: int) -> str:
     """The plural ending for a count."""
     return "" if count == 1 else "s"
 
 
-def _shown(value: Any) -> str:
+def _as_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

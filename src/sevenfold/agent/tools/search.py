@@ -20,7 +20,7 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Given, ServiceTool
+from sevenfold.agent.tools.tool import ServiceTool, ToolInput
 from sevenfold.errors import Refused
 
 LONGEST_LINE = 400
@@ -50,7 +50,7 @@ class Searcher(Protocol):
         """All files below a folder that are not ignored."""
 
 
-class _SearchTool(ServiceTool[Given, Searcher]):
+class _SearchTool(ServiceTool[ToolInput, Searcher]):
     """A tool that searches files."""
 
     kind = "search"
@@ -85,20 +85,20 @@ class GrepInput(Struct, forbid_unknown_fields=True):
 class GrepTool(_SearchTool[GrepInput]):
     """Finds text in files."""
 
-    def act(self, given: GrepInput, context: Context) -> ToolOutput:
+    def act(self, arguments: GrepInput, context: Context) -> ToolOutput:
         """Search, and show the matching files, lines or counts, up to the limit."""
-        around = given.context if given.show == "lines" else 0
-        query = replace(given, path=_root(given.path, context), context=around)
+        context_lines = arguments.context if arguments.show == "lines" else 0
+        query = replace(arguments, path=_root(arguments.path, context), context=context_lines)
         may_read = cache(context.may_read)
-        found = (line for line in self.service.lines(query, context.abort.is_set) if may_read(line.path))
-        match given.show:
+        matches = (line for line in self.service.lines(query, context.abort.is_set) if may_read(line.path))
+        match arguments.show:
             case "lines":
-                shown = _lines(found, context, apart=given.context > 0)
+                shown = _lines(matches, context, apart=arguments.context > 0)
             case "counts":
-                shown = (f"{_short(path, context)}: {number}" for path, number in _counts(found))
+                shown = (f"{_short(path, context)}: {number}" for path, number in _counts(matches))
             case _:
-                shown = (_short(path, context) for path, _ in _counts(found))
-        return ToolOutput(_bounded(shown, given.limit, context.room) or "No matches.")
+                shown = (_short(path, context) for path, _ in _counts(matches))
+        return ToolOutput(_bounded(shown, arguments.limit, context.room) or "No matches.")
 
 
 class GlobInput(Struct, forbid_unknown_fields=True):
@@ -116,12 +116,12 @@ class GlobInput(Struct, forbid_unknown_fields=True):
 class GlobTool(_SearchTool[GlobInput]):
     """Finds files by name."""
 
-    def act(self, given: GlobInput, context: Context) -> ToolOutput:
+    def act(self, arguments: GlobInput, context: Context) -> ToolOutput:
         """The matching files, most recently changed first."""
-        root = _root(given.path, context)
+        root = _root(arguments.path, context)
         if not Path(root).is_dir():
             raise Refused(f"{root} is not a folder.")
-        glob = Glob(given.pattern.removeprefix(root + "/"))
+        glob = Glob(arguments.pattern.removeprefix(root + "/"))
         matching = [
             path
             for path in self.service.files(root, context.abort.is_set)
@@ -144,36 +144,36 @@ def _root(path: str, context: Context) -> str:
     return root
 
 
-def _counts(found: Iterator[FoundLine]) -> Iterator[tuple[str, int]]:
+def _counts(lines: Iterator[FoundLine]) -> Iterator[tuple[str, int]]:
     path = ""
-    number = 0
-    for line in found:
-        if line.path != path and number:
-            yield path, number
-            number = 0
+    count = 0
+    for line in lines:
+        if line.path != path and count:
+            yield path, count
+            count = 0
         path = line.path
-        number = number + line.found
-    if number:
-        yield path, number
+        count = count + line.found
+    if count:
+        yield path, count
 
 
-def _lines(found: Iterator[FoundLine], context: Context, *, apart: bool) -> Iterator[str]:
+def _lines(lines: Iterator[FoundLine], context: Context, *, apart: bool) -> Iterator[str]:
     """Each line with its path and number; with ``apart``, ``--`` between lines that are not consecutive."""
-    before: FoundLine | None = None
-    for line in found:
-        if apart and before and (before.path, before.number + 1) != (line.path, line.number):
+    previous: FoundLine | None = None
+    for line in lines:
+        if apart and previous and (previous.path, previous.number + 1) != (line.path, line.number):
             yield "--"
-        before = line
+        previous = line
         text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"
         sign = ":" if line.found else "-"
         yield f"{_short(line.path, context)}{sign}{line.number}{sign}{text}"
 
 
-def _bounded(lines: Iterator[str], most: int, room: int) -> str:
+def _bounded(lines: Iterator[str], limit: int, room: int) -> str:
     shown: list[str] = []
     for line in lines:
         room -= len(line) + 1
-        if len(shown) >= most or room < 0:
+        if len(shown) >= limit or room < 0:
             return "\n".join([*shown, "(more results; narrow the search, or raise limit)"])
         shown.append(line)
     return "\n".join(shown)

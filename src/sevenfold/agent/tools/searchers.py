@@ -72,9 +72,11 @@ class Ripgrep:
         options = ["--json", "--sort=path", f"--max-filesize={LARGEST_FILE}", f"--context={query.context}"]
         options += ["--ignore-case"] if query.ignore_case else []
         options += ["--multiline", "--multiline-dotall"] if query.multiline else []
-        wanted = _wanted(query)
+        wanted = _glob_filter(query)
         arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.path]
-        for raw in _printed([self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND):
+        for raw in _program_output(
+            [self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND
+        ):
             event = msgspec.json.decode(raw)
             if event["type"] not in ("match", "context"):
                 continue
@@ -83,17 +85,19 @@ class Ripgrep:
             number = data["line_number"] or 0
             if wanted(path):
                 text = _bytes(data["lines"]).decode(errors="replace")
-                for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
-                    found = event["type"] == "match"
-                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), found)
+                for offset, line in enumerate(text.removesuffix("\n").split("\n")):
+                    is_match = event["type"] == "match"
+                    yield FoundLine(path, number + offset, line.removesuffix("\r"), is_match)
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
         arguments = [self._program, *_COMMON, "--files", "--null", "--", root]
-        yield from map(os.fsdecode, _printed(arguments, b"\0", stopped, nothing_found=_NOTHING_FOUND))
+        yield from map(
+            os.fsdecode, _program_output(arguments, b"\0", stopped, nothing_found=_NOTHING_FOUND)
+        )
 
 
-def _wanted(query: GrepInput) -> Callable[[str], bool]:
+def _glob_filter(query: GrepInput) -> Callable[[str], bool]:
     """A predicate for the files that match the query's glob; ripgrep's own globs would include ignored files."""
     glob = Glob(query.glob or "**")
     root = query.path
@@ -128,28 +132,31 @@ class PlainSearch:
         if not sys.executable:
             raise Refused("Searching needs ripgrep here; install it with: pip install 'sevenfold[agent]'")
         # The child must find this package and its dependencies, but never import from its current directory.
-        own = str(Path(__file__).parents[3])
-        importing = json.dumps([*(path for path in sys.path if Path(path).is_absolute()), own])
-        given = json.dumps(msgspec.to_builtins(query))
-        child = [sys.executable, "-I", "-c", _CHILD, importing, given]
-        return _printed(child, b"\n", stopped, seconds=self._seconds)
+        package_root = str(Path(__file__).parents[3])
+        import_path = json.dumps([*(path for path in sys.path if Path(path).is_absolute()), package_root])
+        query_json = json.dumps(msgspec.to_builtins(query))
+        child = [sys.executable, "-I", "-c", _CHILD, import_path, query_json]
+        return _program_output(child, b"\n", stopped, seconds=self._seconds)
 
 
 # -- in the child --------------------------------------------------------------------------------
 
 
-def search(given: str) -> None:
+def search(query_json: str) -> None:
     """Run a query, given as JSON, and print each result as a line of JSON, which preserves paths that are not UTF-8."""
-    query = GrepInput(**json.loads(given))
+    query = GrepInput(**json.loads(query_json))
     try:
-        found = map(msgspec.structs.astuple, _found(query)) if query.pattern else _files(query.path)
-        for one in found:
-            sys.stdout.write(json.dumps(one) + "\n")
+        # Without a pattern, the files themselves are wanted.
+        results: Iterator[object] = _files(query.path)
+        if query.pattern:
+            results = map(msgspec.structs.astuple, _search_files(query))
+        for result in results:
+            sys.stdout.write(json.dumps(result) + "\n")
     except (InputError, Refused) as error:
         sys.exit(str(error))
 
 
-def _found(query: GrepInput) -> Iterator[FoundLine]:
+def _search_files(query: GrepInput) -> Iterator[FoundLine]:
     flags = (
         (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0) | re.MULTILINE
     )
@@ -158,11 +165,11 @@ def _found(query: GrepInput) -> Iterator[FoundLine]:
     except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"{query.pattern!r} is not a valid regular expression: {error}.") from error
     root = query.path
-    for path in filter(_wanted(query), [root] if Path(root).is_file() else sorted(_files(root))):
-        yield from _in_file(path, pattern, query)
+    for path in filter(_glob_filter(query), [root] if Path(root).is_file() else sorted(_files(root))):
+        yield from _search_file(path, pattern, query)
 
 
-def _in_file(path: str, pattern: re.Pattern[str], query: GrepInput) -> Iterator[FoundLine]:
+def _search_file(path: str, pattern: re.Pattern[str], query: GrepInput) -> Iterator[FoundLine]:
     try:
         raw = files.content(os.path.realpath(path))
     except Refused:
@@ -172,35 +179,37 @@ def _in_file(path: str, pattern: re.Pattern[str], query: GrepInput) -> Iterator[
     text = raw.decode(errors="replace")
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if query.multiline:
-        found = _spanned(pattern, text)
+        matching = _spanned_lines(pattern, text)
     else:
-        found = {number for number, line in enumerate(lines) if pattern.search(line)}
-    shown = {near for number in found for near in range(number - query.context, number + query.context + 1)}
+        matching = {number for number, line in enumerate(lines) if pattern.search(line)}
+    shown: set[int] = set()
+    for number in matching:
+        shown.update(range(number - query.context, number + query.context + 1))
     for number in sorted(shown & set(range(len(lines)))):
-        yield FoundLine(path, number + 1, lines[number], number in found)
+        yield FoundLine(path, number + 1, lines[number], number in matching)
 
 
-def _spanned(pattern: re.Pattern[str], text: str) -> set[int]:
+def _spanned_lines(pattern: re.Pattern[str], text: str) -> set[int]:
     """The numbers of all lines that the matches span, counted from 0."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for match in pattern.finditer(text):
         first = text.count("\n", 0, match.start())
-        found |= set(range(first, first + match[0].removesuffix("\n").count("\n") + 1))
-    return found
+        numbers |= set(range(first, first + match[0].removesuffix("\n").count("\n") + 1))
+    return numbers
 
 
 def _files(root: str) -> Iterator[str]:
     """All files below a folder that no ``.gitignore`` in it or below it excludes."""
     ignores: dict[str, list[tuple[str, GitIgnoreSpec]]] = {}
     for folder, folders, names in os.walk(root):
-        above = ignores.get(str(Path(folder).parent), []) if folder != root else []
-        here = ignores[folder] = [*above, *_ignores(folder)]
+        inherited = ignores.get(str(Path(folder).parent), []) if folder != root else []
+        rules = ignores[folder] = [*inherited, *_ignores(folder)]
         folders[:] = [
-            name for name in folders if name != ".git" and not _ignored(here, f"{folder}/{name}/")
+            name for name in folders if name != ".git" and not _ignored(rules, f"{folder}/{name}/")
         ]
         for name in names:
             path = f"{folder}/{name}"
-            if not Path(path).is_symlink() and not _ignored(here, path):
+            if not Path(path).is_symlink() and not _ignored(rules, path):
                 yield path
 
 
@@ -230,16 +239,16 @@ def _ignores(folder: str) -> list[tuple[str, GitIgnoreSpec]]:
 def _ignored(ignores: Sequence[tuple[str, GitIgnoreSpec]], path: str) -> bool:
     """Whether a path is ignored; the innermost ``.gitignore`` with a matching pattern decides."""
     for folder, spec in reversed(ignores):
-        decided = spec.check_file(path.removeprefix(f"{folder}/")).include
-        if decided is not None:
-            return decided
+        included = spec.check_file(path.removeprefix(f"{folder}/")).include
+        if included is not None:
+            return included
     return False
 
 
 # -- processes -----------------------------------------------------------------------------------
 
 
-def _printed(
+def _program_output(
     arguments: Sequence[str],
     separator: bytes,
     stopped: Callable[[], bool],
@@ -258,7 +267,7 @@ def _printed(
     except (OSError, ValueError) as error:
         raise Refused(f"The search could not be started ({error}).") from error
     try:
-        yield from _pieces(child, separator, stopped, seconds)
+        yield from _output_pieces(child, separator, stopped, seconds)
         _, errors = child.communicate(timeout=seconds)
         if child.returncode > nothing_found and errors:
             raise Refused(f"The search failed: {errors.decode(errors='replace').strip()[:1_000]}")
@@ -268,12 +277,12 @@ def _printed(
             child.communicate()
 
 
-def _pieces(
+def _output_pieces(
     child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool], seconds: float
 ) -> Iterator[bytes]:
     """The output split at the separator; only standard output is read, because errors are few and fit in their pipe."""
     pipe = child.stdout
-    rest = b""
+    incomplete = b""
     deadline = time.monotonic() + seconds
     assert pipe is not None
     with selectors.DefaultSelector() as selector:
@@ -290,9 +299,9 @@ def _pieces(
             chunk = os.read(pipe.fileno(), _CHUNK)
             if not chunk:
                 break
-            *whole, rest = (rest + chunk).split(separator)
-            yield from whole
-            if len(rest) > _LONGEST:
+            *complete, incomplete = (incomplete + chunk).split(separator)
+            yield from complete
+            if len(incomplete) > _LONGEST:
                 raise Refused("The search met a line too long to read; exclude that file with a glob.")
-    if rest:
-        yield rest
+    if incomplete:
+        yield incomplete

@@ -48,18 +48,18 @@ class AskInput(Struct, forbid_unknown_fields=True):
 class AskUserTool(StandardTool[AskInput]):
     """Asks the user."""
 
-    def act(self, given: AskInput, context: Context) -> ToolOutput:
+    def act(self, arguments: AskInput, context: Context) -> ToolOutput:
         """Ask the questions, and wait for the answers."""
         if context.ask is None:
             raise Refused(
                 "No user is available in this session; decide yourself, and say what you assumed."
             )
-        answers = context.ask(given.questions, context.abort)
+        answers = context.ask(arguments.questions, context.abort)
         if answers is None:
             return failed(
                 "The user did not answer. Continue without an answer, or stop and say what you need to know."
             )
-        pairs = zip(given.questions, answers, strict=True)
+        pairs = zip(arguments.questions, answers, strict=True)
         text = "\n\n".join(f"{question.question}\n> {answer}" for question, answer in pairs)
         return ToolOutput(text, facts=(UserAnswered(len(answers)),))
 
@@ -80,14 +80,14 @@ class TodoInput(Struct, forbid_unknown_fields=True):
 class TodoTool(StandardTool[TodoInput]):
     """Updates the to-do list."""
 
-    def act(self, given: TodoInput, context: Context) -> ToolOutput:
+    def act(self, arguments: TodoInput, context: Context) -> ToolOutput:
         """Replace the list, and show it."""
         if context.todos is None:
             raise Refused("There is no to-do list in this session.")
-        context.todos.set(given.todos)
-        done = sum(todo.status == "completed" for todo in given.todos)
-        fact = TodosChanged(len(given.todos) - done, done)
-        return ToolOutput(todo_text(given.todos), facts=(fact,))
+        context.todos.set(arguments.todos)
+        done = sum(todo.status == "completed" for todo in arguments.todos)
+        fact = TodosChanged(len(arguments.todos) - done, done)
+        return ToolOutput(todo_text(arguments.todos), facts=(fact,))
 
 
 class TodoList:
@@ -128,31 +128,31 @@ class ReadyInput(Struct, forbid_unknown_fields=True):
 class PlanStartTool(StandardTool[NoInput]):
     """Starts planning."""
 
-    def act(self, given: NoInput, context: Context) -> ToolOutput:
+    def act(self, arguments: NoInput, context: Context) -> ToolOutput:
         """Start planning: from now on, nothing but the plan file may be changed."""
         plans = _plans(context)
         plans.enter()
-        words = (
+        text = (
             "You are planning now: explore, but change nothing. Notes for the plan may be written to "
             f"{plans.path}. When the plan is complete, hand it over with PlanReady."
         )
-        return ToolOutput(words, facts=(PlanChanged(True, str(plans.path)),))
+        return ToolOutput(text, facts=(PlanChanged(True, str(plans.path)),))
 
 
 class PlanReadyTool(StandardTool[ReadyInput]):
     """Submits the plan to the user."""
 
-    def act(self, given: ReadyInput, context: Context) -> ToolOutput:
+    def act(self, arguments: ReadyInput, context: Context) -> ToolOutput:
         """Save the plan, and ask the user to approve it."""
         plans = _plans(context)
         if not plans.planning:
             raise Refused("You are not planning; begin with PlanStart, or simply do the work.")
-        answer = plans.submit(given.plan)
+        answer = plans.submit(arguments.plan)
         fact = PlanChanged(plans.planning, str(plans.path))
         remark = f" The user says: {answer.remark}" if answer.remark else ""
         if not answer.granted:
-            words = f"The plan was not approved.{remark} Revise it, and submit it again."
-            return ToolOutput(words, is_error=True, facts=(fact,))
+            text = f"The plan was not approved.{remark} Revise it, and submit it again."
+            return ToolOutput(text, is_error=True, facts=(fact,))
         return ToolOutput(
             f"The plan is approved; it is in {plans.path}. Carry it out.{remark}", facts=(fact,)
         )
@@ -194,8 +194,8 @@ class PlanFile:
         """Save the plan and ask for approval; planning ends if it is granted."""
         plan = self._gate.text(plan) if self._gate else plan
         real = str(self.path.resolve())
-        before = files.version(files.content(real)) if files.exists(real) else None
-        files.write(real, plan.encode(errors="replace"), before)
+        version = files.version(files.content(real)) if files.exists(real) else None
+        files.write(real, plan.encode(errors="replace"), version)
         answer = self.approve(plan)
         if answer.granted:
             self.leave()
@@ -234,23 +234,25 @@ class RecallTool(StandardTool[RecallInput]):
 
     concurrent = True
 
-    def act(self, given: RecallInput, context: Context) -> ToolOutput:
+    def act(self, arguments: RecallInput, context: Context) -> ToolOutput:
         """Search for a query, or fetch a record."""
         if context.recall is None:
             raise Refused("What has left the view cannot be searched in this session.")
-        if given.record:
-            return ToolOutput(_record(context.recall, given, context.room))
-        if not given.query.strip():
+        if arguments.record:
+            return ToolOutput(_record(context.recall, arguments, context.room))
+        if not arguments.query.strip():
             raise InputError("Say what to look for in query, or name a record.")
-        hits = context.recall.search(given.query, kind=given.kind, k=given.limit)
+        hits = context.recall.search(arguments.query, kind=arguments.kind, k=arguments.limit)
         return ToolOutput(_hits(hits, context.room))
 
 
-def _record(recall: StoreRecall, given: RecallInput, room: int) -> str:
-    words = recall.fetch(given.record).decode(errors="replace")
-    shown = words[given.offset : given.offset + room]
-    left = len(words) - given.offset - len(shown)
-    return f"{shown}\n({left:,} more characters; offset={given.offset + len(shown)})" if left > 0 else shown
+def _record(recall: StoreRecall, arguments: RecallInput, room: int) -> str:
+    content = recall.fetch(arguments.record).decode(errors="replace")
+    shown = content[arguments.offset : arguments.offset + room]
+    remaining = len(content) - arguments.offset - len(shown)
+    if remaining <= 0:
+        return shown
+    return f"{shown}\n({remaining:,} more characters; offset={arguments.offset + len(shown)})"
 
 
 _WEAK = (
@@ -263,23 +265,24 @@ def _hits(hits: Sequence[Hit], room: int) -> str:
     if not hits:
         return "No matches. Try fewer or different words: names, paths, numbers or error texts work best."
     shown: list[str] = []
-    most = room
+    whole_room = room
     if hits[0].weak:
         shown.append(_WEAK)
         room -= len(_WEAK) + 2
     for hit in hits:
-        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
-        by = _MATCHED.get(hit.matched, " and ".join(hit.matched))
-        lines = [" · ".join(filter(None, (f"record {hit.uuid}", hit.timestamp or "no time", what, by)))]
-        lines += [f"  before, {near.kind}: {_line(near.text)}" for near in hit.before]
+        source = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        matched_by = _MATCHED.get(hit.matched, " and ".join(hit.matched))
+        heading = (f"record {hit.uuid}", hit.timestamp or "no time", source, matched_by)
+        lines = [" · ".join(filter(None, heading))]
+        lines += [f"  before, {neighbour.kind}: {_line(neighbour.text)}" for neighbour in hit.before]
         lines += [hit.excerpt[:_EXCERPT]]
-        lines += [f"  after, {near.kind}: {_line(near.text)}" for near in hit.after]
-        words = "\n".join(lines)
-        room -= len(words) + 2
+        lines += [f"  after, {neighbour.kind}: {_line(neighbour.text)}" for neighbour in hit.after]
+        text = "\n".join(lines)
+        room -= len(text) + 2
         if room < 0:
             break
-        shown.append(words)
-    return "\n\n".join(shown or [words[:most]])
+        shown.append(text)
+    return "\n\n".join(shown or [text[:whole_room]])
 
 
 def _line(text: str) -> str:
@@ -298,11 +301,11 @@ class MemoryTool(StandardTool[MemoryCommand]):
 
     name = "memory"
 
-    def act(self, given: MemoryCommand, context: Context) -> ToolOutput:
+    def act(self, arguments: MemoryCommand, context: Context) -> ToolOutput:
         """Carry out a memory command."""
         if context.memory is None:
             raise Refused("This session has no lasting memory.")
-        return ToolOutput(context.memory.carry_out(given))
+        return ToolOutput(context.memory.carry_out(arguments))
 
 
 SESSION_TOOLS = (TodoTool, PlanStartTool, PlanReadyTool, AskUserTool, RecallTool)

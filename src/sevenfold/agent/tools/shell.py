@@ -47,16 +47,18 @@ def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, s
     """
     if passed.strip() == "all":
         return dict(environ)
-    wanted = {name.strip() for name in passed.split(",")}
-    withheld = {name for name, value in environ.items() if name not in wanted and _is_secret(name, value)}
-    kept = {name: value for name, value in environ.items() if name not in withheld}
-    return {**kept, WITHHELD: ",".join(sorted(withheld))} if withheld else kept
+    passed_names = {name.strip() for name in passed.split(",")}
+    withheld = {
+        name for name, value in environ.items() if name not in passed_names and _is_secret(name, value)
+    }
+    visible = {name: value for name, value in environ.items() if name not in withheld}
+    return {**visible, WITHHELD: ",".join(sorted(withheld))} if withheld else visible
 
 
 def with_careful_git(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment plus a setting that makes git ignore bare repositories, which are not in a ``.git`` folder."""
-    given = environ.get("GIT_CONFIG_COUNT", "")
-    count = int(given) if given.isascii() and given.isdigit() else 0
+    count_text = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(count_text) if count_text.isascii() and count_text.isdigit() else 0
     key, value = _GIT_SETTING
     setting = {f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
     return {**environ, **setting, "GIT_CONFIG_COUNT": str(count + 1)}
@@ -95,17 +97,17 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
         if sandbox is not None and sandbox.works:
             self.description = f"{self.description}\n- {IN_THE_SANDBOX}"
         else:
-            kept = {
+            properties = {
                 name: value for name, value in self.schema["properties"].items() if name != "unconfined"
             }
-            self.schema = {**self.schema, "properties": kept}
+            self.schema = {**self.schema, "properties": properties}
 
-    def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
+    def requires(self, arguments: ShellInput, context: Context) -> PermissionRequest:
         """Request permission to run the command line."""
-        if "\0" in given.command:
+        if "\0" in arguments.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
         cwd = str(context.desk.cwd)
-        request = command_request(given.command, context.inside, cwd, context.environ(), self.name)
+        request = command_request(arguments.command, context.inside, cwd, context.environ(), self.name)
         sandbox = self.service.sandbox
         if sandbox is None or _by_user(context):
             return request
@@ -113,7 +115,7 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             raise Refused(sandbox.refusal)
         if not sandbox.works:
             return request
-        if given.unconfined:
+        if arguments.unconfined:
             return replace(request, leaves_sandbox=True)
         return replace(request, confined=sandbox.settles)
 
@@ -127,32 +129,32 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
         permitted = context.permitted
         return sandbox.works and not (permitted is not None and permitted.leaves_sandbox)
 
-    def act(self, given: ShellInput, context: Context) -> ToolOutput:
+    def act(self, arguments: ShellInput, context: Context) -> ToolOutput:
         """Run the command line, or start it in the background."""
-        note = _ensure_cwd(context)
+        cwd_note = _ensure_cwd(context)
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
         confined = self._is_confined(context)
-        if given.background:
-            task = self.service.start(given.command, cwd=cwd, environ=environ, confined=confined)
-            words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
-            return ToolOutput(words, facts=(_fact(task),))
+        if arguments.background:
+            task = self.service.start(arguments.command, cwd=cwd, environ=environ, confined=confined)
+            text = f"{cwd_note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
+            return ToolOutput(text, facts=(_fact(task),))
         output, ran = self.service.run(
-            given.command,
+            arguments.command,
             cwd=cwd,
             environ=environ,
-            seconds=given.timeout,
+            seconds=arguments.timeout,
             stopped=context.abort.is_set,
             progress=context.progress,
             confined=confined,
         )
-        moved = _move(ran.cwd, context)
+        after_note = _move(ran.cwd, context)
         fact = replace(ran, cwd=str(context.desk.cwd))
-        words = _shown(output.rstrip("\n"), ran)
+        text = _shown(output.rstrip("\n"), ran)
         sandbox = self.service.sandbox
         if confined and sandbox is not None and ran.code:
-            moved = f"{moved}\n{sandbox.explain_failure()}"
-        return ToolOutput(f"{note}{words}{moved}", is_error=ran.code != 0, facts=(fact,))
+            after_note = f"{after_note}\n{sandbox.explain_failure()}"
+        return ToolOutput(f"{cwd_note}{text}{after_note}", is_error=ran.code != 0, facts=(fact,))
 
 
 class OutputInput(Struct, forbid_unknown_fields=True):
@@ -172,14 +174,14 @@ class ShellOutputTool(ServiceTool[OutputInput, LocalProcesses]):
 
     concurrent = True
 
-    def act(self, given: OutputInput, context: Context) -> ToolOutput:
+    def act(self, arguments: OutputInput, context: Context) -> ToolOutput:
         """Wait if asked to, then show the new output."""
-        task = self.service.wait(given.task, given.wait, context.abort.is_set)
-        raw = self.service.read(given.task, context.room)
-        more = task.unread - len(raw)
-        rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
-        words = raw.decode(errors="replace") or "(nothing new)"
-        return ToolOutput(f"{task.id}: {_state(task)}\n{words}{rest}", facts=(_fact(task),))
+        task = self.service.wait(arguments.task, arguments.wait, context.abort.is_set)
+        raw = self.service.read(arguments.task, context.room)
+        unread = task.unread - len(raw)
+        more_note = f"\n({unread:,} more bytes: look again, or read {task.path})" if unread > 0 else ""
+        text = raw.decode(errors="replace") or "(nothing new)"
+        return ToolOutput(f"{task.id}: {_state(task)}\n{text}{more_note}", facts=(_fact(task),))
 
 
 class StopInput(Struct, forbid_unknown_fields=True):
@@ -195,9 +197,9 @@ class StopInput(Struct, forbid_unknown_fields=True):
 class ShellStopTool(ServiceTool[StopInput, LocalProcesses]):
     """Ends a background task."""
 
-    def act(self, given: StopInput, context: Context) -> ToolOutput:
+    def act(self, arguments: StopInput, context: Context) -> ToolOutput:
         """End the task and everything it started."""
-        task = self.service.stop(given.task)
+        task = self.service.stop(arguments.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
 
 

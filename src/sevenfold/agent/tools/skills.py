@@ -47,16 +47,18 @@ class SkillCatalog:
 
     def look(self) -> None:
         """Read the folders again."""
-        known: dict[str, Skill] = {}
+        skills: dict[str, Skill] = {}
         problems: list[str] = []
-        for file in (file for folder in self._folders for file in sorted(folder.glob(f"*/{FILE}"))):
-            try:
-                skill = _read(file)
-            except (InputError, Refused, OSError) as error:
-                problems.append(f"{file}: {error}")
-                continue
-            known.setdefault(skill.name, skill)
-        self.known, self.problems = known, tuple(problems)
+        for folder in self._folders:
+            for file in sorted(folder.glob(f"*/{FILE}")):
+                try:
+                    skill = _read(file)
+                except (InputError, Refused, OSError) as error:
+                    problems.append(f"{file}: {error}")
+                    continue
+                skills.setdefault(skill.name, skill)
+        self.known = skills
+        self.problems = tuple(problems)
 
     def listing(self) -> dict[str, str]:
         """Names and descriptions, for `sevenfold.agent.texts.Skills.of`."""
@@ -92,19 +94,19 @@ class SkillTool(ServiceTool[SkillInput, SkillCatalog]):
 
     concurrent = True
 
-    def act(self, given: SkillInput, context: Context) -> ToolOutput:
+    def act(self, arguments: SkillInput, context: Context) -> ToolOutput:
         """Show the skill's instructions, read from disk each time."""
-        skill = self.service.known.get(given.skill.removeprefix("/"))
+        skill = self.service.known.get(arguments.skill.removeprefix("/"))
         if skill is None:
             raise InputError(
-                f"There is no skill {given.skill!r}; there are: {', '.join(self.service.known) or 'none'}."
+                f"There is no skill {arguments.skill!r}; there are: {', '.join(self.service.known) or 'none'}."
             )
         body = split(files.content(skill.path).decode(errors="replace")).body
-        if len(body) > (most := min(LONGEST_BODY, context.room)):
-            body = f"{body[:most]}\n(There is more: read {skill.path}.)"
+        if len(body) > (limit := min(LONGEST_BODY, context.room)):
+            body = f"{body[:limit]}\n(There is more: read {skill.path}.)"
         origin = (
             f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder."
         )
-        arguments = f"\n\nArguments: {given.arguments}" if given.arguments else ""
-        words = f"{origin}\n\n{body.strip()}{arguments}"
-        return ToolOutput(words, facts=(SkillUsed(skill.name, skill.path),))
+        skill_arguments = f"\n\nArguments: {arguments.arguments}" if arguments.arguments else ""
+        text = f"{origin}\n\n{body.strip()}{skill_arguments}"
+        return ToolOutput(text, facts=(SkillUsed(skill.name, skill.path),))

@@ -61,10 +61,10 @@ class Tool(Protocol):
     def concurrent(self) -> bool:
         """Whether its calls may run at the same time as others."""
 
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+    def permission_request(self, arguments: Input, context: Context) -> PermissionRequest:
         """The permission this call needs: what it is about to do."""
 
-    def run(self, given: Input, context: Context) -> ToolOutput:
+    def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Carry out the call; any exception becomes an error result."""
 
 
@@ -72,7 +72,7 @@ class Tool(Protocol):
 class AsyncTool(Tool, Protocol):
     """A tool that can be awaited."""
 
-    async def run_async(self, given: Input, context: Context) -> ToolOutput:
+    async def run_async(self, arguments: Input, context: Context) -> ToolOutput:
         """Carry out the call."""
 
 
@@ -80,7 +80,7 @@ class AsyncTool(Tool, Protocol):
 class CheckedTool(Tool, Protocol):
     """A tool that can tell in advance that a call cannot succeed, so that the user need not be asked about it."""
 
-    def check(self, given: Input, context: Context) -> None:
+    def check(self, arguments: Input, context: Context) -> None:
         """Raise the error that `run` would raise, without changing anything."""
 
 
@@ -88,11 +88,11 @@ class CheckedTool(Tool, Protocol):
 class FlowTool(Tool, Protocol):
     """A tool whose work is a flow: it can ask models and run tools, and is driven as part of the agent's flow."""
 
-    def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
+    def flow(self, arguments: Input, context: Context) -> Flow[ToolOutput]:
         """Carry out the call."""
 
 
-Given = TypeVar("Given", bound=Struct)
+ToolInput = TypeVar("ToolInput", bound=Struct)
 Service = TypeVar("Service")
 
 
@@ -100,7 +100,7 @@ class NoInput(Struct, forbid_unknown_fields=True):
     """Nothing is needed."""
 
 
-class StandardTool(ABC, Generic[Given]):
+class StandardTool(ABC, Generic[ToolInput]):
     """A tool with typed input, described in ``texts/<name>.md``; ``GrepTool(StandardTool[GrepInput])`` is ``Grep``."""
 
     name: ClassVar[str]
@@ -122,30 +122,30 @@ class StandardTool(ABC, Generic[Given]):
         self.description = text.read_text(encoding="utf-8").rstrip("\n")
         self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
 
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
+    def permission_request(self, arguments: Input, context: Context) -> PermissionRequest:
         """The permission this call needs."""
-        return self.requires(self._typed(given), context)
+        return self.requires(self._typed(arguments), context)
 
-    def run(self, given: Input, context: Context) -> ToolOutput:
+    def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Carry out the call."""
-        return self.act(self._typed(given), context)
+        return self.act(self._typed(arguments), context)
 
-    def requires(self, given: Given, context: Context) -> PermissionRequest:
+    def requires(self, arguments: ToolInput, context: Context) -> PermissionRequest:
         """The permission this call needs, given its typed input: for its ``action`` on a file, if it has one."""
         if not self.action:
             return PermissionRequest(self.name)
-        return files.request(self.name, self.action, getattr(given, "path", ""), context)
+        return files.request(self.name, self.action, getattr(arguments, "path", ""), context)
 
     @abstractmethod
-    def act(self, given: Given, context: Context) -> ToolOutput:
+    def act(self, arguments: ToolInput, context: Context) -> ToolOutput:
         """Carry out the call, given its typed input."""
 
-    def _typed(self, given: Input) -> Given:
-        typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
+    def _typed(self, arguments: Input) -> ToolInput:
+        typed: ToolInput = msgspec.convert(arguments, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
         return typed
 
 
-class ServiceTool(StandardTool[Given], Generic[Given, Service]):
+class ServiceTool(StandardTool[ToolInput], Generic[ToolInput, Service]):
     """A tool that uses one service, passed when it is created: processes, the team, skills, a searcher."""
 
     def __init__(self, service: Service) -> None:
@@ -202,53 +202,55 @@ class Toolbox:
         tool = self.get(name)
         return tool is not None and tool.concurrent
 
-    def permission_request(self, name: str, given: Any, context: Context) -> PermissionRequest | ToolOutput:
+    def permission_request(
+        self, name: str, arguments: Any, context: Context
+    ) -> PermissionRequest | ToolOutput:
         """The permission a call needs; an error result if the call is invalid."""
         try:
-            tool, clean = self._checked(name, given)
-            request: Any = tool.permission_request(clean, context)
+            tool, checked = self._checked(name, arguments)
+            request: Any = tool.permission_request(checked, context)
         except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
             return _failure(name, error)
         if isinstance(request, PermissionRequest):
             return request
         return failed(f"{name} does not say what it will do, so it cannot be permitted.")
 
-    def check(self, name: str, given: Any, context: Context) -> ToolOutput | None:
+    def check(self, name: str, arguments: Any, context: Context) -> ToolOutput | None:
         """The error result of a call, if its tool can tell in advance that it cannot succeed; else None."""
         tool = self.get(name)
         if isinstance(tool, CheckedTool):
             try:
-                tool.check(given, context)
+                tool.check(arguments, context)
             except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
                 return _failure(name, error)
         return None
 
-    def flow(self, name: str, given: Any, context: Context) -> Flow[ToolOutput] | None:
+    def flow(self, name: str, arguments: Any, context: Context) -> Flow[ToolOutput] | None:
         """The flow that carries out a call; None if the tool is not a `FlowTool`, or the input is invalid."""
         tool = self.get(name)
         if not isinstance(tool, FlowTool):
             return None
         try:
-            return tool.flow(self._checked(name, given)[1], context)
+            return tool.flow(self._checked(name, arguments)[1], context)
         except _BadCall:
             return None
 
-    def run(self, name: str, given: Any, context: Context) -> ToolOutput:
+    def run(self, name: str, arguments: Any, context: Context) -> ToolOutput:
         """Carry out a call in the current thread; ``context.permitted`` is the permitted request."""
         try:
-            tool, clean = self._checked(name, given)
-            return sendable(tool.run(clean, context), name)
+            tool, checked = self._checked(name, arguments)
+            return sendable(tool.run(checked, context), name)
         except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
             return _failure(name, error)
 
-    async def run_async(self, name: str, given: Any, context: Context) -> ToolOutput:
+    async def run_async(self, name: str, arguments: Any, context: Context) -> ToolOutput:
         """Carry out a call without blocking; a tool that cannot be awaited gets a new thread. Cancelling stops it."""
         context = replace(context, abort=Abort(context.abort))
         tool = self.get(name)
         try:
             if isinstance(tool, AsyncTool):
-                return sendable(await tool.run_async(self._checked(name, given)[1], context), name)
-            return await asyncio.wrap_future(in_own_thread(partial(self.run, name, given, context)))
+                return sendable(await tool.run_async(self._checked(name, arguments)[1], context), name)
+            return await asyncio.wrap_future(in_own_thread(partial(self.run, name, arguments, context)))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
@@ -259,27 +261,29 @@ class Toolbox:
         except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
             return _failure(name, error)
 
-    def _checked(self, name: str, given: Any) -> tuple[Tool, Input]:
+    def _checked(self, name: str, arguments: Any) -> tuple[Tool, Input]:
         """The tool and its input, without meaningless nulls; raises `_BadCall` if the call is invalid."""
         tool = self._tools.get(name)
         if tool is None:
-            near = get_close_matches(str(name), self._tools, 1, 0.5)
+            similar = get_close_matches(str(name), self._tools, 1, 0.5)
             hint = (
-                f" Did you mean {near[0]}?" if near else f" There are: {', '.join(self._tools) or 'none'}."
+                f" Did you mean {similar[0]}?"
+                if similar
+                else f" There are: {', '.join(self._tools) or 'none'}."
             )
             raise _BadCall(f"There is no tool called {name!r}.{hint}")
-        if isinstance(given, Mapping):
-            given = without_nulls(given, tool.schema)
-        wrong = list(islice(problems(given, tool.schema), MOST_PROBLEMS))
-        if wrong:
-            raise _BadCall(f"Invalid input for {name}: {'; '.join(wrong)}. Correct it and call again.")
-        return tool, given
+        if isinstance(arguments, Mapping):
+            arguments = without_nulls(arguments, tool.schema)
+        faults = list(islice(problems(arguments, tool.schema), MOST_PROBLEMS))
+        if faults:
+            raise _BadCall(f"Invalid input for {name}: {'; '.join(faults)}. Correct it and call again.")
+        return tool, arguments
 
 
-def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
+def together(own_tools: Sequence[Tool], server_tools: Iterable[Tool]) -> Toolbox:
     """A toolbox of an agent's own tools and its servers'; if two have the same name, its own takes precedence."""
-    names = {tool.name for tool in own}
-    return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
+    names = {tool.name for tool in own_tools}
+    return Toolbox([*own_tools, *(tool for tool in server_tools if tool.name not in names)])
 
 
 class _BadCall(Exception):
@@ -288,15 +292,15 @@ class _BadCall(Exception):
 
 def _failure(tool: str, error: BaseException) -> ToolOutput:
     try:
-        says = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001 (an error of any class may fail even at saying what it is)
-        says = ""
-    words = f"{tool} failed: {type(error).__name__}{f': {says}' if says else ''}"
+        message = ""
+    text = f"{tool} failed: {type(error).__name__}{f': {message}' if message else ''}"
     if isinstance(error, SevenfoldError | _BadCall):
-        words = says
+        text = message
     elif isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        words = f"{tool}: the system says: {error.strerror}{where}."
+        location = f" ({error.filename})" if error.filename else ""
+        text = f"{tool}: the system says: {error.strerror}{location}."
     elif isinstance(error, msgspec.ValidationError):
-        words = f"Invalid input for {tool}: {error}. Correct it and call again."
-    return sendable(failed(words), tool)
+        text = f"Invalid input for {tool}: {error}. Correct it and call again."
+    return sendable(failed(text), tool)

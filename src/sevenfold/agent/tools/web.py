@@ -54,10 +54,10 @@ Resolve = Callable[[str, int], list[str]]
 def system_resolve(host: str, port: int) -> list[str]:
     """Resolve a host name to IP addresses with the system's resolver; raises `Refused` if it is not found."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Refused(f"The host {host} was not found ({error}); check the address.") from error
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 class FetchInput(Struct, forbid_unknown_fields=True):
@@ -100,14 +100,14 @@ class WebFetchTool(StandardTool[FetchInput]):
         self._seconds = seconds
         self._most = most_bytes
 
-    def requires(self, given: FetchInput, context: Context) -> PermissionRequest:
+    def requires(self, arguments: FetchInput, context: Context) -> PermissionRequest:
         """Request permission to fetch the address."""
-        return PermissionRequest(self.name, "fetch", parse_address(given.url).url)
+        return PermissionRequest(self.name, "fetch", parse_address(arguments.url).url)
 
-    def act(self, given: FetchInput, context: Context) -> ToolOutput:
+    def act(self, arguments: FetchInput, context: Context) -> ToolOutput:
         """Fetch the page, following redirects on the same host."""
         httpx2 = _client_library()
-        wanted = parse_address(context.permitted.subject if context.permitted else given.url)
+        address = parse_address(context.permitted.subject if context.permitted else arguments.url)
         deadline = time.monotonic() + self._seconds
         client = httpx2.Client(trust_env=False, timeout=min(10.0, self._seconds))
 
@@ -116,50 +116,52 @@ class WebFetchTool(StandardTool[FetchInput]):
 
         try:
             # In a thread, because a server that sends a byte now and then resets the connection's own timeouts.
-            return run_interruptibly(partial(self._followed, client, wanted, over, context), over, 0.0)
+            return run_interruptibly(partial(self._followed, client, address, over, context), over, 0.0)
         except LeftBehind:
-            why = "was stopped" if context.abort.is_set() else f"took longer than {self._seconds:g} s"
-            raise Refused(f"The fetch of {wanted.url} {why}.") from None
+            reason = "was stopped" if context.abort.is_set() else f"took longer than {self._seconds:g} s"
+            raise Refused(f"The fetch of {address.url} {reason}.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise Refused(f"{wanted.url} could not be fetched: {error or type(error).__name__}.") from error
+            raise Refused(
+                f"{address.url} could not be fetched: {error or type(error).__name__}."
+            ) from error
         finally:
             client.close()
 
     def _followed(
-        self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool], context: Context
+        self, client: httpx2.Client, address: WebAddress, is_over: Callable[[], bool], context: Context
     ) -> ToolOutput:
-        first = wanted.url
+        first = address.url
         for _ in range(MOST_REDIRECTIONS + 1):
-            reply = self._ask(client, wanted, over)
+            reply = self._ask(client, address, is_over)
             if isinstance(reply, _Page):
                 return ToolOutput(_shown(reply), is_error=reply.status >= 400)
-            following = parse_address(urljoin(wanted.url, reply))
-            elsewhere = following.host != wanted.host or (wanted.secure and not following.secure)
-            if elsewhere or not context.may_follow(first, following.url):
-                where = "another host" if elsewhere else "an address that was not permitted"
+            target = parse_address(urljoin(address.url, reply))
+            leaves_host = target.host != address.host or (address.secure and not target.secure)
+            if leaves_host or not context.may_follow(first, target.url):
+                destination = "another host" if leaves_host else "an address that was not permitted"
                 return ToolOutput(
-                    f"{wanted.url} redirects to {where}; fetch {following.url} if you want that."
+                    f"{address.url} redirects to {destination}; fetch {target.url} if you want that."
                 )
-            wanted = following
+            address = target
         raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; not fetched.")
 
-    def _ask(self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool]) -> _Page | str:
+    def _ask(self, client: httpx2.Client, address: WebAddress, is_over: Callable[[], bool]) -> _Page | str:
         """Request one address; returns the page, or the address it redirects to."""
-        address = checked_ip_address(wanted, self._resolve, self._private.__contains__)
-        host = f"[{address}]" if ":" in address else address
-        url = f"{'https' if wanted.secure else 'http'}://{host}:{wanted.port}{wanted.path}"
+        ip_address = checked_ip_address(address, self._resolve, self._private.__contains__)
+        host = f"[{ip_address}]" if ":" in ip_address else ip_address
+        url = f"{'https' if address.secure else 'http'}://{host}:{address.port}{address.path}"
         headers = {
-            "Host": wanted.authority,
+            "Host": address.authority,
             "User-Agent": _USER_AGENT,
             "Accept": _ACCEPT,
             "Accept-Encoding": "identity",
         }
-        with client.stream("GET", url, headers=headers, extensions={"sni_hostname": wanted.host}) as reply:
+        with client.stream("GET", url, headers=headers, extensions={"sni_hostname": address.host}) as reply:
             if reply.status_code in _REDIRECTIONS and "location" in reply.headers:
                 return str(reply.headers["location"])
             body = bytearray()
             for chunk in reply.iter_bytes():
-                if over():
+                if is_over():
                     raise LeftBehind
                 body += chunk
                 if len(body) > self._most:
@@ -167,7 +169,7 @@ class WebFetchTool(StandardTool[FetchInput]):
             kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
             charset = reply.charset_encoding or "utf-8"
             cut = len(body) > self._most
-            return _Page(wanted.url, reply.status_code, kind, bytes(body[: self._most]), charset, cut)
+            return _Page(address.url, reply.status_code, kind, bytes(body[: self._most]), charset, cut)
 
 
 def _client_library() -> Any:
@@ -183,20 +185,20 @@ def _shown(page: _Page) -> str:
     if page.kind and not page.kind.startswith("text/") and not page.kind.endswith(_TEXTUAL):
         return f"{lines[0]}\n{page.kind}, {len(page.body):,} bytes: not text, so it is not shown."
     try:
-        words = page.body.decode(page.charset, errors="replace")
+        text = page.body.decode(page.charset, errors="replace")
     except LookupError:
-        words = page.body.decode(errors="replace")
+        text = page.body.decode(errors="replace")
     if page.kind in ("text/html", "application/xhtml+xml") or (
-        not page.kind and "<html" in words[:2_000].lower()
+        not page.kind and "<html" in text[:2_000].lower()
     ):
-        title, words = page_text(words)
+        title, text = page_text(text)
         lines += [f"Title: {title}"] if title else []
-    words, unseen = without_tag_characters(words)
-    if unseen:
-        lines.append(f"({unseen:,} invisible characters were taken out of this page.)")
-    if page.cut or len(words) > MOST_CHARACTERS:
-        words = f"{words[:MOST_CHARACTERS]}\n(The page continues; only its beginning is shown.)"
-    return "\n".join([*lines, "", words.strip() or "(nothing to read)"])
+    text, invisible = without_tag_characters(text)
+    if invisible:
+        lines.append(f"({invisible:,} invisible characters were taken out of this page.)")
+    if page.cut or len(text) > MOST_CHARACTERS:
+        text = f"{text[:MOST_CHARACTERS]}\n(The page continues; only its beginning is shown.)"
+    return "\n".join([*lines, "", text.strip() or "(nothing to read)"])
 
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -219,63 +221,63 @@ class WebAddress(Struct, frozen=True):
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
-def parse_address(address: str) -> WebAddress:
+def parse_address(url: str) -> WebAddress:
     """Parse an http or https URL; raises `InputError` if it is invalid or ambiguous."""
-    if any(sign <= " " or sign in "\\\x7f" for sign in address):
+    if any(character <= " " or character in "\\\x7f" for character in url):
         raise InputError(
-            f"{address!r} is not a valid address: it contains blanks, control characters or backslashes."
+            f"{url!r} is not a valid address: it contains blanks, control characters or backslashes."
         )
     try:
-        parts = urlsplit(address)
-        port = parts.port
+        url_parts = urlsplit(url)
+        port = url_parts.port
     except ValueError as error:
-        raise InputError(f"{address!r} is not a valid address: {error}.") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError(f"{url!r} is not a valid address: {error}.") from None
+    if url_parts.scheme not in ("http", "https") or not url_parts.hostname:
         raise InputError(
-            f"{address!r} cannot be fetched: give an address that begins with http:// or https://."
+            f"{url!r} cannot be fetched: give an address that begins with http:// or https://."
         )
-    if "@" in parts.netloc:
-        raise InputError(f"{address!r} contains a user name, which is not sent; leave it out.")
-    host = (parts.hostname or "").rstrip(".")
+    if "@" in url_parts.netloc:
+        raise InputError(f"{url!r} contains a user name, which is not sent; leave it out.")
+    host = (url_parts.hostname or "").rstrip(".")
     try:
         if not _is_ip_address(host):
             host = host.encode("idna").decode("ascii").lower()
     except UnicodeError:
         raise InputError(f"{host!r} is not a valid host name.") from None
-    secure = parts.scheme == "https"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    made = WebAddress("", host, port or (443 if secure else 80), secure, path)
-    return replace(made, url=f"{parts.scheme}://{made.authority}{path}")
+    secure = url_parts.scheme == "https"
+    path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
+    address = WebAddress("", host, port or (443 if secure else 80), secure, path)
+    return replace(address, url=f"{url_parts.scheme}://{address.authority}{path}")
 
 
-def checked_ip_address(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str], bool]) -> str:
+def checked_ip_address(address: WebAddress, resolve: Resolve, allowed: Callable[[str], bool]) -> str:
     """The IP address to connect to.
 
     Raises `Refused` if any IP address of the host is not public, unless ``allowed(host)``.
     """
-    addresses = [wanted.host] if _is_ip_address(wanted.host) else resolve(wanted.host, wanted.port)
+    addresses = [address.host] if _is_ip_address(address.host) else resolve(address.host, address.port)
     if not addresses:
-        raise Refused(f"There is no host {wanted.host}; check the address.")
-    if not allowed(wanted.host):
-        for one in addresses:
-            if not is_public(one):
-                raise Refused(f"{wanted.host} resolves to {one}, which is not public; not fetched.")
+        raise Refused(f"There is no host {address.host}; check the address.")
+    if not allowed(address.host):
+        for ip_address in addresses:
+            if not is_public(ip_address):
+                raise Refused(f"{address.host} resolves to {ip_address}, which is not public; not fetched.")
     return addresses[0]
 
 
 def is_public(address: str) -> bool:
     """Whether an IP address is public; if it embeds an IPv4 address, both must be."""
     try:
-        one = ipaddress.ip_address(address.partition("%")[0])
+        ip_address = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if isinstance(one, ipaddress.IPv6Address):
-        held = [one.ipv4_mapped, one.sixtofour, *(one.teredo or ())]
-        if one in ipaddress.ip_network("64:ff9b::/96"):
-            held.append(ipaddress.IPv4Address(int(one) & 0xFFFFFFFF))
-        if any(inner is not None and not inner.is_global for inner in held):
+    if isinstance(ip_address, ipaddress.IPv6Address):
+        embedded = [ip_address.ipv4_mapped, ip_address.sixtofour, *(ip_address.teredo or ())]
+        if ip_address in ipaddress.ip_network("64:ff9b::/96"):
+            embedded.append(ipaddress.IPv4Address(int(ip_address) & 0xFFFFFFFF))
+        if any(inner is not None and not inner.is_global for inner in embedded):
             return False
-    return one.is_global and not one.is_multicast and not one.is_reserved
+    return ip_address.is_global and not ip_address.is_multicast and not ip_address.is_reserved
 
 
 def _is_ip_address(host: str) -> bool:
@@ -303,12 +305,14 @@ def page_text(html: str) -> tuple[str, str]:
     page = turbohtml.parse(html, positions=False)
     style = turbohtml.Markdown
     hidden = [
-        part for part in page.select("[hidden], [style]") if _is_hidden(part.attrs) and part.text.strip()
+        element
+        for element in page.select("[hidden], [style]")
+        if _is_hidden(element.attrs) and element.text.strip()
     ]
-    for part in hidden:
-        part.decompose()
+    for element in hidden:
+        element.decompose()
     title = page.find("title")
-    words = page.remove(_DECORATION).to_markdown(
+    markdown = page.remove(_DECORATION).to_markdown(
         style(
             inline=style.Inline(ignore_emphasis=True),
             images=style.Images(mode="alt"),
@@ -316,5 +320,7 @@ def page_text(html: str) -> tuple[str, str]:
         )
     )
     if hidden:
-        words += f"\n\n({len(hidden):,} parts of this page are hidden from its readers, and left out here.)"
-    return " ".join(title.text.split()) if title else "", words
+        markdown += (
+            f"\n\n({len(hidden):,} parts of this page are hidden from its readers, and left out here.)"
+        )
+    return " ".join(title.text.split()) if title else "", markdown

@@ -70,7 +70,7 @@ def _change(given: dict[str, object], path: str) -> Iterator[Text]:
     if isinstance(old, str):
         texts = (one.encode(errors="replace") for one in (old, str(given.get("new", ""))))
         try:
-            after = replaced(before, *texts, everywhere=bool(given.get("replace_all")), path=path)
+            after = replaced(before, *texts, replace_all=bool(given.get("replace_all")), path=path)
         except Refused as error:
             yield Text(f"    {clean(str(error))}", style="yellow")
             return

@@ -171,7 +171,7 @@ def change_of(call: ToolCall, folder: Path) -> ShownChange | None:
         else:
             old, new = (str(given.get(name, "")).encode(errors="replace") for name in ("old", "new"))
             changed = replaced(
-                before or b"", old, new, everywhere=bool(given.get("replace_all")), path=str(path)
+                before or b"", old, new, replace_all=bool(given.get("replace_all")), path=str(path)
             )
             after = changed.decode(errors="replace")
     except (OSError, Refused):
