@@ -32,7 +32,7 @@ HOOKS: dict[str, Any] = {"run": run_command, "environ": {}, "project_dir": "."}
         ({"hooks": 3}, "hooks is 3; it has to be a sevenfold.Hooks"),
         ({"hooks": sevenfold.AsyncHooks(**HOOKS)}, "it has to be a sevenfold.Hooks"),
         ({"listen": [3]}, "it has to be a list of functions"),
-        ({"tools": [3]}, "3 is neither a function nor a tool"),
+        ({"tools": [3]}, "tools must be functions or tools, got 3"),
         ({"consent": "yes"}, "consent is 'yes'; it has to be a function"),
         ({"max_usd": -1}, "it has to be an amount of dollars, 0 or more"),
         ({"max_usd": float("nan")}, "it has to be an amount of dollars, 0 or more"),

@@ -91,7 +91,7 @@ def test_a_task_that_fails_fails_alone(folder: Path) -> None:
 
 def test_what_cannot_be_done_is_refused_with_what_to_do(folder: Path) -> None:
     with world(script) as there, there.agent(folder, agents=True) as made:
-        with pytest.raises(InputError, match="list of texts"):
+        with pytest.raises(InputError, match="list of prompts"):
             made.map("one task")
         with pytest.raises(InputError, match="general"):
             made.map(TASKS[:1], agent="genral")

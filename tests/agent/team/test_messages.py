@@ -181,7 +181,7 @@ def test_a_message_is_in_the_log_once_though_its_recipient_was_killed_before_it_
     world.send("agent-1", "writer", "two")
     post = world.posts["agent-2"]
     found = world.store.mailbox().waiting("agent-2")
-    post._take(found[0])  # and the process ends here
+    post._receive(found[0])  # and the process ends here
     again = Post(world.store.mailbox(), "agent-2", world.people["agent-2"], post._conversation)
     again.deliver()
     assert [re.findall(r"^> (.*)$", text, re.M) for text in world.seen("agent-2")] == [["one"], ["two"]]
