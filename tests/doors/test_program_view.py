@@ -49,7 +49,9 @@ def test_a_programs_summary_and_what_it_restored_give_way_to_ours_and_its_instru
 
 
 @pytest.mark.spec("S40.8")
-def test_rounds_that_a_program_dropped_below_our_summary_are_its_compaction_as_soon_as_it_goes_back() -> None:
+def test_rounds_that_a_program_dropped_below_our_summary_are_its_compaction_as_soon_as_it_goes_back() -> (
+    None
+):
     failures: list[Exception] = []
     follower = following(failures)
     headers = {"x-sevenfold-session": "work"}
@@ -73,7 +75,9 @@ def test_rounds_that_a_program_dropped_below_our_summary_are_its_compaction_as_s
     say("Back to day two.")
     assert [boundary.own for boundary in _compactions(conversation)][-1:] == [False]
     before = len(_compactions(conversation))
-    messages[0]["content"].append({"type": "text", "text": "<system-reminder>It is late.</system-reminder>"})
+    messages[0]["content"].append(
+        {"type": "text", "text": "<system-reminder>It is late.</system-reminder>"}
+    )
     say("A small change is none.")
     assert len(_compactions(conversation)) == before
     follower.close()
