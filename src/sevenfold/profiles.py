@@ -170,6 +170,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether it accepts system-role messages inside the conversation."""
     tool_changes: bool = False
     """Whether it accepts tool additions and removals inside the conversation."""
+    tool_search: str = ""
+    """The type of the provider's own search for tools whose definitions are not sent with the prompt; empty if there
+    is none, or if that is not known."""
     prefill: bool = False
     """Whether it continues a final assistant message."""
     forced_tools: bool = False

@@ -148,6 +148,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall_vectors: Count = 50_000
     fork_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
     mcp_tools_share: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    mcp_search: Literal["auto", "provider", "own"] = "auto"
     agent_depth: Count = 3
     agents_at_once: Positive = 20
     agent_window: Positive = 200_000

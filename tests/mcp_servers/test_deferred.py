@@ -12,7 +12,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.hooks.registry import Hooks
-from sevenfold.agent.mcp.deferred import ToolCatalog, toolbox
+from sevenfold.agent.mcp.deferred import Deferral, ToolCatalog, toolbox
 from sevenfold.agent.mcp.tools import usable_tools
 from tests.agent.working import MODEL, QUIET, Model, use, words
 from tests.mcp_servers.serving import STARTUP, hostile, running
@@ -188,7 +188,10 @@ def test_each_tool_is_among_the_first_five_for_words_that_say_what_it_does(noun:
 
 def test_few_tools_are_listed_as_before() -> None:
     tools = listing()[:3]
-    assert [schema["name"] for schema in toolbox([], tools, 10_000).schemas()] == [
+    assert [schema["name"] for schema in toolbox([], tools, Deferral(10_000)).schemas()] == [
         tool.name for tool in tools
     ]
-    assert [schema["name"] for schema in toolbox([], tools, 10).schemas()] == ["McpCall", "McpSearch"]
+    assert [schema["name"] for schema in toolbox([], tools, Deferral(10)).schemas()] == [
+        "McpCall",
+        "McpSearch",
+    ]

@@ -54,7 +54,35 @@ def wire() -> Wire:
     return simulated(always(text("ok")))
 
 
+SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "only tools that wait to be found": (
+        {"tools": [{**tool("a"), "defer_loading": True}]},
+        "tools: At least one tool must have defer_loading=false.",
+    ),
+    "a marker on a tool that waits to be found": (
+        {"tools": [SEARCH, {**tool("a"), "defer_loading": True, "cache_control": {"type": "ephemeral"}}]},
+        "tools.1: Tool 'a' cannot have both defer_loading=true and cache_control set. "
+        "Tools with defer_loading cannot use prompt caching.",
+    ),
+    "a search by another name": (
+        {"tools": [{**SEARCH, "name": "search"}]},
+        "tools.0.tool_search_tool_bm25_20251119.name: Input should be 'tool_search_tool_bm25'",
+    ),
+    "a search with a schema": (
+        {"tools": [{**SEARCH, "input_schema": {}}]},
+        "tools.0.tool_search_tool_bm25_20251119.input_schema: Extra inputs are not permitted",
+    ),
+    "a search on a model without one": (
+        {"model": "claude-haiku-4-5", "tools": [SEARCH]},
+        "'claude-haiku-4-5' does not support tool types: tool_search_tool_bm25_20251119.",
+    ),
+    "a reference to a tool that is not there": (
+        {"messages": [user("x"), assistant(call("a")), user(result("a", [REFERENCE]))]},
+        "messages.2.content.0: Tool reference 'a' not found in available tools",
+    ),
     "an unknown field": ({"colour": "red"}, "colour: Extra inputs are not permitted"),
     "no max_tokens": ({"max_tokens": ...}, "max_tokens: Field required"),
     "no model": ({"model": ...}, "model: Field required"),
@@ -266,6 +294,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "betas": ["inline-tools-2026-09-15"],
     },
     "results in parts, one of them marked": {
+        "tools": [tool("a")],
         "messages": [user("x"), assistant(call("a")), user(result("a", [text("y", "-"), REFERENCE]))],
     },
     "a task budget": {

@@ -144,3 +144,39 @@ def test_the_brain_says_what_the_tool_returned_and_echoes_where_none_fits() -> N
     talk = [user("read `a.txt`"), assistant(call), user(result)]
     assert "42" in wire.messages(talk, tools=[READ]).content[0]["text"]
     assert wire.messages("hello", tools=[READ]).content[0]["text"] == "You said: hello"
+
+
+@pytest.mark.parametrize("kind", ["bm25", "regex"])
+def test_the_brain_searches_first_where_tools_wait_to_be_found(kind: str) -> None:
+    search = {"type": f"tool_search_tool_{kind}_20251119", "name": f"tool_search_tool_{kind}"}
+    waiting = [{**tool, "defer_loading": True} for tool in (READ, WEATHER)]
+    words = "weather" if kind == "regex" else "the weather in 'Rome'"
+    answer = simulated(ToolBrain()).messages(words, tools=[search, *waiting])
+    kinds = [block["type"] for block in answer.content]
+    assert kinds == ["server_tool_use", "tool_search_tool_result", "text", "tool_use"]
+    assert answer.content[1]["content"]["tool_references"][0]["tool_name"] == "get_weather"
+    assert answer.content[-1]["name"] == "get_weather"
+
+
+def test_what_waits_to_be_found_counts_only_once_it_is_referred_to() -> None:
+    wire = simulated(ToolBrain())
+    search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    tools = [search, {**READ, "defer_loading": True}]
+    content = {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": "read"}],
+    }
+    call = {"type": "server_tool_use", "id": "s", "name": search["name"], "input": {"query": "read"}}
+    found = {"type": "tool_search_tool_result", "tool_use_id": "s", "content": content}
+    talk = [user("hello"), assistant(call, found), user("go on")]
+    unheard = {**content, "tool_references": []}
+    without = [user("hello"), assistant(call, {**found, "content": unheard}), user("go on")]
+
+    def size(messages: Any, offered: Any) -> int:
+        return int(wire.messages(messages, tools=offered).body["usage"]["input_tokens"])
+
+    assert size("hello", tools) == size("hello", [search])
+    assert (
+        size(talk, tools) - size(without, tools)
+        > size("hello", [search, READ]) - size("hello", [search]) - 1
+    )

@@ -63,6 +63,7 @@ from sevenfold.stores.lineage import AGENT_VARIABLE, AGENTS, started_by_agent
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
+    from sevenfold.agent.mcp.deferred import Deferral
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
     from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
     from sevenfold.agent.team.descent import Descent
@@ -339,13 +340,19 @@ class Assembly:
             return Toolbox(self.own_tools)
         from sevenfold.agent.mcp.deferred import toolbox
 
-        return toolbox(self.own_tools, self.servers.tools(), self._listed_tokens)
+        return toolbox(self.own_tools, self.servers.tools(), self._deferral)
 
     @property
-    def _listed_tokens(self) -> float:
-        """How many tokens the tools of servers may take before they are put behind a search."""
+    def _deferral(self) -> Deferral:
+        """When and how the tools of servers are found by a search."""
+        from sevenfold.agent.mcp.deferred import Deferral
+
         settings = self.store.settings.current()
-        return window_for(self.profile, settings).context * settings.mcp_tools_share
+        most = window_for(self.profile, settings).context * settings.mcp_tools_share
+        by_provider = settings.mcp_search == "provider" or (
+            settings.mcp_search == "auto" and factory.reaches_provider(self.client, self.profile)
+        )
+        return Deferral(most, self.profile.tool_search if by_provider else "")
 
     def _server_updater(self) -> McpUpdater | None:
         """The updater that keeps the agent's tools and prompt in sync with its MCP servers; None without servers."""
@@ -355,7 +362,7 @@ class Assembly:
 
         prompt = self.prompt.compute if self.has_standard_prompt else None
         return McpUpdater(
-            self.servers, self.own_tools, self.conversation, self.executor, self._listed_tokens, prompt
+            self.servers, self.own_tools, self.conversation, self.executor, self._deferral, prompt
         )
 
     @property

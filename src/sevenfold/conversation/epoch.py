@@ -22,7 +22,7 @@ from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Block, read_field
+from sevenfold.record.blocks import Block, is_deferred, is_providers_own, read_field
 from sevenfold.record.decisions import (
     ADOPTED,
     OTHER_MODEL,
@@ -260,6 +260,9 @@ def _changes(
         # Such changes need headers that were sent from the start: adding them now would change the prefix.
         announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
         if not (profile.system_messages and profile.tool_changes and announced):
+            return None
+        # Only tools of the caller's can be added in a message, and only so that the model sees them at once.
+        if any(is_deferred(raw) or is_providers_own(raw) for raw in {*tools} ^ {*wanted_tools}):
             return None
         added += _tool_changes(tools, wanted_tools)
     cold = c.idle_seconds() > SECONDS[lifetimes.tail]

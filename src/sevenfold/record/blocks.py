@@ -410,3 +410,23 @@ def _check_text(text: str, path: str) -> None:
             f"{path} holds half a surrogate pair at character {error.start}; "
             "it was probably cut in the middle of a character, so cut it elsewhere or replace it"
         ) from None
+
+
+class _ToolDefinition(Struct):
+    type: str | None = None
+    defer_loading: bool | None = None
+
+
+def is_deferred(tool: bytes) -> bool:
+    """Whether an encoded tool is not part of the prompt until the provider's own search has found it."""
+    return b'"defer_loading"' in tool and bool(
+        msgspec.json.decode(tool, type=_ToolDefinition).defer_loading
+    )
+
+
+def is_providers_own(tool: bytes) -> bool:
+    """Whether an encoded tool is one of the provider's own, which has a type."""
+    return b'"type"' in tool and msgspec.json.decode(tool, type=_ToolDefinition).type not in (
+        None,
+        "custom",
+    )

@@ -41,6 +41,7 @@ from sevenfold.record.blocks import (
     ToolResult,
     ToolUse,
     file_of,
+    is_deferred,
     parts_of,
     read,
     titles_of,
@@ -182,7 +183,7 @@ def reasoning(weight: Weight) -> Weight:
 
 def opening(*parts: bytes) -> Weight:
     """The weight of what precedes the messages, system and tools, from the bytes sent."""
-    raw = b"".join(parts)
+    raw = b"".join(part for part in parts if not is_deferred(part))
     return _spelled(raw, len(raw))
 
 

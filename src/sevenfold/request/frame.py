@@ -22,7 +22,15 @@ from msgspec.structs import replace
 
 from sevenfold.errors import InputError
 from sevenfold.profiles import Cache
-from sevenfold.record.blocks import THINKING, Block, ToolResult, ToolUse, encode_json, read_field
+from sevenfold.record.blocks import (
+    THINKING,
+    Block,
+    ToolResult,
+    ToolUse,
+    encode_json,
+    is_deferred,
+    read_field,
+)
 from sevenfold.record.wire import PIECES, Message, pieces_of
 from sevenfold.request.sections import SystemPrompt
 
@@ -103,7 +111,7 @@ class Frame(Struct, frozen=True):
     def parts(self) -> list[tuple[str, bytes]]:
         """Every part that affects the cache, by name, in the order in which the provider caches them."""
         named = [("model", self.model.encode())]
-        named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
+        named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools if not is_deferred(raw)]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
         # On providers that document it, changing these keeps the cache of tools and system.
         named.append(("betas", ",".join(self.betas).encode()))
@@ -321,8 +329,9 @@ def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:
 
 def _fixed(frame: Frame, cache: Cache, sizes: Sizes, lifetimes: Lifetimes) -> list[Marker]:
     markers = []
-    if frame.tools and not frame.system and sizes.tools >= cache.minimum:
-        markers.append(Marker("tools", len(frame.tools) - 1, ttl=lifetimes.fixed))
+    shown = [place for place, raw in enumerate(frame.tools) if not is_deferred(raw)]
+    if shown and not frame.system and sizes.tools >= cache.minimum:
+        markers.append(Marker("tools", shown[-1], ttl=lifetimes.fixed))
     for place, size in enumerate(sizes.system):
         if size >= cache.minimum:
             markers.append(Marker("system", place, ttl=lifetimes.fixed))

@@ -4,6 +4,10 @@ The schemas of many servers' tools would fill a good part of the window, in ever
 model is shown two tools in their place: McpSearch finds tools by what they do and shows their schemas, McpCall calls
 one. The list of tools that is sent never changes by a search, so the cache stays. For rules, hooks and the user a call
 by way of McpCall is a call of the tool itself.
+
+A provider that has a search of its own is sent all tools, and keeps those to itself that its search has not found. Then
+the model calls what was found by its own name. Tools of a server that connects once the conversation has begun are
+found by our search until the next compaction, because what was sent must not change.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -133,12 +137,35 @@ class McpCallTool(StandardTool[CallInput]):
         return failed(f"No server has a tool called {arguments.tool!r}.{hint}")
 
 
-def toolbox(own: Sequence[Tool], servers: Sequence[Tool], tokens: float) -> Toolbox:
-    """The tools of an agent: those of servers behind a search if they would take more than this many tokens."""
-    if sum(map(_tokens, servers)) <= tokens:
+class Deferral(Struct, frozen=True):
+    """When and how tools of servers are found by a search."""
+
+    tokens: float = math.inf
+    """How many tokens they may take in requests; beyond that they are found."""
+    search: str = ""
+    """The type of the provider's own search; empty: they are found by ours."""
+
+
+def toolbox(
+    own: Sequence[Tool], servers: Sequence[Tool], deferral: Deferral, sent: Collection[str] | None = None
+) -> Toolbox:
+    """The tools of an agent: those of servers behind a search if they would take too many tokens.
+
+    ``sent`` are the tools that the provider already has to find, once the conversation has begun; None before.
+    """
+    if sum(map(_tokens, servers)) <= deferral.tokens:
         return together(own, servers)
-    catalog = ToolCatalog([tool for tool in servers if tool.name not in {one.name for one in own}])
-    return Toolbox([*own, McpSearchTool(catalog), McpCallTool(catalog)], deferred=catalog.tools.values())
+    own_names = {tool.name for tool in own}
+    others = [tool for tool in servers if tool.name not in own_names]
+    by_provider = [tool for tool in others if deferral.search and (sent is None or tool.name in sent)]
+    search = deferral.search if by_provider else ""
+    provider_names = {tool.name for tool in by_provider}
+    ours = [tool for tool in others if tool.name not in provider_names]
+    if not ours:
+        return Toolbox(own, deferred=by_provider, search=search)
+    catalog = ToolCatalog(ours)
+    listed = [*own, McpSearchTool(catalog), McpCallTool(catalog)]
+    return Toolbox(listed, unlisted=ours, deferred=by_provider, search=search)
 
 
 def _tokens(tool: Tool) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import math
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -28,7 +27,7 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.approval import ServerApproval, server_digest
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
-from sevenfold.agent.mcp.deferred import toolbox
+from sevenfold.agent.mcp.deferred import Deferral, toolbox
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.slots import AnnouncedSlot
@@ -36,7 +35,8 @@ from sevenfold.agent.texts import McpInstructions, McpServer
 from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.errors import InputError, Refused
-from sevenfold.request.frame import Frame
+from sevenfold.record.blocks import is_deferred
+from sevenfold.request.frame import Frame, tool_name
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.stores.trust import Trust, user_folder
 
@@ -244,8 +244,8 @@ class McpUpdater(Struct, eq=False):
     """The agent's tools that do not belong to a server."""
     conversation: Conversation
     executor: Executor
-    listed_tokens: float = math.inf
-    """How many tokens the servers' tools may take before they are put behind a search."""
+    deferral: Deferral = Deferral()
+    """When and how the servers' tools are found by a search."""
     prompt: Callable[[], SystemPrompt] | None = None
     """Computes the standard prompt; None if the caller supplied its own prompt."""
     seen: Snapshot = Snapshot()
@@ -264,9 +264,16 @@ class McpUpdater(Struct, eq=False):
             return
         self.seen = now
         with self.conversation.lock:
-            self._retool(toolbox(self.own, now.tools, self.listed_tokens))
+            self._retool(toolbox(self.own, now.tools, self.deferral, self._sent()))
             known = before.instructions.items()
             self._instruct(dict(one for one in now.instructions.items() if one not in known))
+
+    def _sent(self) -> set[str] | None:
+        """The tools that the provider has to find; None if nothing was sent yet, so that all can be."""
+        if not len(self.conversation.transcript.view):
+            return None
+        tools = self.conversation.epoch.frame.tools
+        return {tool_name(raw) for raw in tools if is_deferred(raw)}
 
     def _retool(self, box: Toolbox) -> None:
         conversation, kinds = self.conversation, self.conversation.kinds

@@ -161,12 +161,25 @@ class Toolbox:
     produce the same bytes.
     """
 
-    def __init__(self, tools: Iterable[Tool] = (), deferred: Iterable[Tool] = ()) -> None:
-        """``deferred`` are tools that can be called but are not listed in requests."""
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        unlisted: Iterable[Tool] = (),
+        deferred: Iterable[Tool] = (),
+        search: str = "",
+    ) -> None:
+        """``unlisted`` are tools that can be called but are not sent in requests.
+
+        ``deferred`` are sent, but shown to the model only once the provider's own search has found them; ``search`` is
+        its type.
+        """
         self._tools: dict[str, Tool] = {}
-        unlisted = list(deferred)
-        self._unlisted = frozenset(tool.name for tool in unlisted)
-        for tool in sorted([*tools, *unlisted], key=lambda tool: tool.name):
+        self._search = search
+        not_sent = list(unlisted)
+        to_be_found = list(deferred)
+        self._unlisted = frozenset(tool.name for tool in not_sent)
+        self._deferred = frozenset(tool.name for tool in to_be_found)
+        for tool in sorted([*tools, *not_sent, *to_be_found], key=lambda tool: tool.name):
             if tool.name in self._tools:
                 raise InputError(f"two tools are called {tool.name!r}; give one of them another name")
             self._tools[tool.name] = tool
@@ -182,20 +195,29 @@ class Toolbox:
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tool definitions in the format of the Messages API."""
-        return [
-            {
+        """The tool definitions in the format of the Messages API, those that wait to be found last."""
+        schemas: list[dict[str, Any]] = []
+        if self._search:
+            schemas.append({"type": self._search, "name": search_name(self._search)})
+        waiting: list[dict[str, Any]] = []
+        for tool in self:
+            schema = {
                 "name": tool.name,
                 "description": tool.description,
                 "input_schema": deepcopy(dict(tool.schema)),
             }
-            for tool in self
-            if tool.name not in self._unlisted
-        ]
+            if tool.name in self._deferred:
+                waiting.append({**schema, "defer_loading": True})
+            elif tool.name not in self._unlisted:
+                schemas.append(schema)
+        return [*schemas, *waiting]
 
     def kinds(self) -> dict[str, str]:
-        """The kind of each tool, by name."""
-        return {tool.name: tool.kind for tool in self}
+        """The kind of each tool, by name; the provider's own search has none."""
+        kinds: dict[str, str] = {tool.name: tool.kind for tool in self}
+        if self._search:
+            kinds[search_name(self._search)] = ""
+        return kinds
 
     def concurrent(self, name: str) -> bool:
         """Whether calls of this tool may run at the same time as others."""
@@ -278,6 +300,11 @@ class Toolbox:
         if faults:
             raise _BadCall(f"Invalid input for {name}: {'; '.join(faults)}. Correct it and call again.")
         return tool, arguments
+
+
+def search_name(search: str) -> str:
+    """The name of the provider's own search, which is its type without the date."""
+    return search.rpartition("_")[0]
 
 
 def together(own_tools: Sequence[Tool], server_tools: Iterable[Tool]) -> Toolbox:

@@ -152,6 +152,11 @@ def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) ->
     return block if call_id is None else {**block, "id": call_id}
 
 
+def server_tool_use(name: str, given: Mapping[str, Any]) -> Json:
+    """A call of one of the server's own tools, such as its search for tools; the simulator gives it an id."""
+    return {"type": "server_tool_use", "name": name, "input": dict(given)}
+
+
 class SummaryRequest(Struct, frozen=True):
     """A conversation to summarise."""
 

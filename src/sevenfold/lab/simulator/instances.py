@@ -14,7 +14,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import EchoBrain, Json, ModelPrompt, ModelReply, text, tool_use
+from sevenfold.lab.simulator.brains import (
+    EchoBrain,
+    Json,
+    ModelPrompt,
+    ModelReply,
+    server_tool_use,
+    text,
+    tool_use,
+)
+from sevenfold.lab.simulator.tool_search import is_search_tool
 
 DEEPEST = 40
 """How many levels of a recursive schema are followed."""
@@ -208,6 +217,10 @@ class ToolBrain:
         if results:
             shown = "\n".join(_shown(block) for block in results)
             return ModelReply([text(f"The tool returned:\n{shown}")])
+        search = next((tool for tool in prompt.tools if is_search_tool(tool)), None)
+        if search is not None and prompt.messages[-1]["role"] == "user":
+            field = "pattern" if "regex" in search["type"] else "query"
+            return ModelReply([server_tool_use(search["name"], {field: prompt.last_text})])
         tool = _fitting(prompt)
         if tool is None:
             return EchoBrain().reply(prompt)
@@ -229,7 +242,8 @@ def _fitting(prompt: ModelPrompt) -> Json | None:
         described = {word.lower() for word in _WORD.findall(str(tool.get("description") or ""))}
         return exact, len(words & parts), len(words & described)
 
-    best = max((tool for tool in prompt.tools if tool.get("name")), key=fit, default=None)
+    offered = [tool for tool in prompt.tools if tool.get("name") and not is_search_tool(tool)]
+    best = max(offered, key=fit, default=None)
     return best if best is not None and any(fit(best)) else None
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.lab.rules.base import blocks_of, is_directive
-from sevenfold.lab.simulator.brains import Json, ModelPrompt, NoSummary, SummaryRequest, text
+from sevenfold.lab.simulator.brains import Json, ModelPrompt, ModelReply, NoSummary, SummaryRequest, text
 from sevenfold.lab.simulator.cache import Billing, CachePlan
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.output import Output, limit
@@ -20,6 +20,7 @@ from sevenfold.lab.simulator.prompt import PromptPart
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Bindings, SummarySeal, ThinkingRun
 from sevenfold.lab.simulator.tokens import chained, digest, value_digest
+from sevenfold.lab.simulator.tool_search import is_search, loaded_tools, result_of
 from sevenfold.profiles import COMPACT
 
 DEFAULT_TRIGGER = 150_000
@@ -99,7 +100,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
         return ModelTurn(Output((), "max_tokens", None, 0, 0), plan)
     messages = _messages_of(ready.shown)
     tools = body.get("tools") or ()
-    reply = sim.think(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
+    reply = _think(sim, ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
@@ -117,6 +118,27 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
         plan = replace(plan, billing=billing)
         output = replace(output, tokens=output.tokens if told.output is None else told.output)
     return ModelTurn(replace(output, blocks=tuple(_sign(sim, ready, output.blocks))), plan)
+
+
+def _think(sim: Simulator, prompt: ModelPrompt) -> ModelReply:
+    """The model's reply; after a search for tools the model goes on in the same answer, and sees what was found."""
+    tools = prompt.tools
+    said: list[Json] = []
+    while True:
+        so_far = [*prompt.messages, {"role": "assistant", "content": said}] if said else prompt.messages
+        shown = loaded_tools(tools, so_far)
+        reply = sim.think(replace(prompt, messages=so_far, tools=shown))
+        searches = False
+        for block in reply.blocks:
+            if not is_search(block):
+                said.append(block)
+                continue
+            searches = True
+            call = {**block, "id": block.get("id") or sim.new_id("srvtoolu_")}
+            said += [call, result_of(call, tools)]
+        waits = any(block["type"] == "tool_use" for block in said)
+        if not searches or waits:
+            return replace(reply, blocks=said)
 
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:

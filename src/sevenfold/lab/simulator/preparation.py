@@ -19,6 +19,7 @@ from sevenfold.lab.simulator.prompt import Parts, RequestPrompt, apply_edits, re
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
+from sevenfold.lab.simulator.tool_search import check_search
 from sevenfold.profiles import LONG_WINDOW, Profile
 
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
@@ -71,6 +72,7 @@ class PreparedRequest(Struct, frozen=True):
 def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures) -> PreparedRequest:
     """Check a request of valid shape and compute its prompt; raises the error if the server would refuse it."""
     check_parameters(body, profile, features)
+    check_search(body, profile)
     _check_rules(body, profile, features)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
     _check_signed_block(prompt, sim.binder)

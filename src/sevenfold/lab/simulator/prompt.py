@@ -16,6 +16,7 @@ from sevenfold.lab.rules.base import Json, blocks_of, kind_of, placed
 from sevenfold.lab.rules.cache import Prompt, controls, last_markable, lifetime
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.tokens import Scales, digest
+from sevenfold.lab.simulator.tool_search import references
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import THINKING
 
@@ -68,9 +69,17 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     if automatic is not None:
         last = last_markable(Prompt(messages, body.get("tools") or (), body.get("system") or ()))
 
+    deferred = {str(tool["name"]): tool for tool in body.get("tools") or () if tool.get("defer_loading")}
+
     def part(
         path: str, role: str, block: Json, *, tag: str = "", more: int = 0, at: tuple[int, int] = (-1, -1)
     ) -> PromptPart:
+        loaded = [deferred[name] for name in references(block) if name in deferred]
+        for tool in loaded:
+            # The definition is read where it is referred to, so it counts there, and a change of it breaks the cache.
+            definition = scales.weigh(tool, generation, "tools")
+            more += definition.tokens
+            tag = f"{tag or role} {definition.digest.hex()}"
         name, tokens = scales.weigh(block, generation, tag or role)
         marks = [automatic] if path == last else controls(block)
         ttl = lifetime(marks[0]) if marks else None
