@@ -195,7 +195,9 @@ def listed(page: Any, served: Machine) -> list[str]:
     """Open the list, to its end; returns the addresses of all sessions."""
     page.goto(served.address)
     page.wait_for_selector("table.sessions tbody tr a")
-    while page.evaluate("[...document.querySelectorAll('.rest button')].map((more) => more.click()).length"):
+    while page.evaluate(
+        "[...document.querySelectorAll('.rest button')].map((more) => more.click()).length"
+    ):
         pass
     links = "table.sessions tbody tr a"
     addresses: list[str] = page.eval_on_selector_all(links, "all => all.map((a) => a.getAttribute('href'))")
