@@ -25,7 +25,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from sevenfold.archive.audit import audit
 from sevenfold.archive.profile.files import profile_file
+from sevenfold.archive.transcript import ArchivedSession
 from sevenfold.lab.simulator.brains import EchoBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
@@ -69,6 +71,16 @@ TAGS = frozenset(
         *("svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul"),
     }
 )
+FIND = """async (number) => {
+  const button = document.querySelectorAll("button.find")[number];
+  button.click();
+  const hits = document.querySelector("section[aria-label='What left the context'] [role=status]");
+  const busy = () => !hits.textContent || hits.textContent.startsWith("Searching");
+  while (busy()) await new Promise((done) => setTimeout(done, 5));
+  const { record } = button.closest(".fact").dataset;
+  return [...hits.querySelectorAll(".hit")].some((hit) => hit.dataset.record === record);
+}"""
+"""Click beside a fact, wait for what is found, and say whether the fact's record is among it."""
 CONTRAST = """() => {
   const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return m.length < 4 || m[3] > 0 ? m : null; };
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -301,6 +313,45 @@ def _compare(page: Any, files: list[Path], found: DrawnSessions) -> None:
     breaks = page.inner_text(".tiles .tile:nth-child(2) span")
     if paid != f"${raw_cost(path):,.2f}" or not breaks.startswith(f"{len(profile.cache_breaks)} "):
         found.wrong_costs.append(f"{path.stem}: {paid}, {breaks}")
+
+
+# -- what can be found again ---------------------------------------------------------------------------
+
+
+def found_again(corpus: Path) -> tuple[int, int]:
+    """Look on the page for every fact that an audit calls reachable; returns how many it finds, and all."""
+    files = [path for tool in ("claude", "codex") for path in sorted(corpus.rglob(f"{tool}/*.jsonl"))]
+    reachable = sum(map(_reachable, files))
+    found = 0
+    with machine() as served, browser() as page:
+        for path in files:
+            shutil.copy2(path, (served.codex if path.parent.name == "codex" else served.claude) / path.name)
+        served.start()
+        for address in listed(page, served):
+            page.evaluate("address => { location.hash = address }", address)
+            page.wait_for_function("address => location.hash === address", arg=address)
+            page.wait_for_timeout(200)
+            page.wait_for_selector("section[aria-label='What left the context']", timeout=60_000)
+            check = page.get_by_role("button", name="Check them")
+            if not check.count():
+                continue
+            check.click()
+            page.wait_for_selector(".three", state="attached", timeout=120_000)
+            page.evaluate(
+                "document.querySelectorAll('details.compaction').forEach((one) => { one.open = true; })"
+            )
+            for number in range(page.locator("button.find").count()):
+                found += page.evaluate(FIND, number)
+    return found, reachable
+
+
+def _reachable(path: Path) -> int:
+    """How many facts of a session an audit calls reachable."""
+    archived = ArchivedSession(path)
+    try:
+        return audit(archived.log, archived.recall_index()).total.reachable
+    finally:
+        archived.close()
 
 
 # -- exact bytes ---------------------------------------------------------------------------------------

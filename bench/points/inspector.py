@@ -9,6 +9,7 @@ from bench.points import Outcome, Point, all_of, at_most, without_corpus
 
 LATEST = 1.0
 """Seconds after which a new request must be on the page."""
+FOUND_AGAIN = "facts that an audit calls reachable, found by the page's search"
 NAMES = (
     "what the page draws adds up to the raw usage",
     "the page's cost is that of the raw usage, its breaks are the profile's",
@@ -47,6 +48,15 @@ def exact_bytes(_: Path | None) -> list[Outcome]:
         all_of(NAMES[2], same, shown),
         Outcome(NAMES[6], not unsaid, ", ".join(unsaid) or "named", "named"),
     ]
+
+
+def recalled(corpus: Path | None) -> list[Outcome]:
+    """Every fact of real sessions that an audit calls reachable, looked for on the page."""
+    if corpus is None:
+        return without_corpus(FOUND_AGAIN)
+    if reason := inspecting.unavailable():
+        return [Outcome(FOUND_AGAIN, None, f"not tested: {reason}")]
+    return [all_of(FOUND_AGAIN, *inspecting.found_again(corpus))]
 
 
 def live(_: Path | None) -> list[Outcome]:
@@ -100,6 +110,7 @@ def large(_: Path | None) -> list[Outcome]:
 POINTS: list[Point] = [
     ("inspector: drawn", drawn),
     ("inspector: bytes", exact_bytes),
+    ("inspector: recall", recalled),
     ("inspector: live", live),
     ("inspector: hostile", hostile),
     ("inspector: access", access),

@@ -684,6 +684,7 @@ def test_it_is_counted_how_often_an_entry_came_back_and_how_often_the_answer_too
     for memory, helped in ((project, 1), (own, 0)):
         (known,) = memory.entries()
         assert (known.usage.used, known.usage.helped) == (1, helped)
+        assert len(known.usage.answers) == helped
     assert main(["memory", "--folder", str(work), "show", "tabs"]) == 0
     assert "1 time, taken up in 1 answer" in capsys.readouterr().out
 

@@ -46,6 +46,8 @@ DAYS_OF_SPENDING = 31
 """Days for which spending is recorded."""
 LONGEST_HISTORY = 1 << 30
 """The most bytes read from the list of changes."""
+ANSWERS = 10
+"""How many of the answers that used an entry are remembered."""
 WAIT = 10.0
 """Seconds that a change waits for the lock of another process."""
 
@@ -60,6 +62,8 @@ class EntryUse(Struct, frozen=True):
     used: int = 0
     helped: int = 0
     last: float = 0.0
+    answers: tuple[str, ...] = ()
+    """The newest answers that used it, as ``session/record``."""
 
 
 class KnownEntry(Struct, frozen=True):
@@ -357,12 +361,13 @@ class Memory:
             self._check_whose(change.entries.values())
             return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
 
-    def count_use(self, file: str, *, helped: bool) -> None:
-        """Count that an entry was shown to a model, and whether it helped."""
+    def count_use(self, file: str, *, helped: bool, answer: str = "") -> None:
+        """Count that an entry was shown to a model, and whether it helped in this ``answer``."""
         with self._folder.lock(wait=WAIT):
             usage = self._counted(USAGE, EntryUse)
             was = usage.get(file, EntryUse())
-            usage[file] = EntryUse(was.used + 1, was.helped + helped, self.clock.now())
+            answers = (*was.answers, answer)[-ANSWERS:] if helped and answer else was.answers
+            usage[file] = EntryUse(was.used + 1, was.helped + helped, self.clock.now(), answers)
             self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:

@@ -15,6 +15,8 @@ USERS = frozenset({USER_MESSAGE, CORRECTION, PREFERENCE, DECISION})
 LISTED = 80
 """How many facts of a column are listed at most."""
 LONGEST = 300
+QUERY = 1_000
+"""How much of a fact a search for it needs."""
 COLUMNS = (
     ("kept", "in_context"),
     ("reachable", "reachable"),
@@ -54,6 +56,8 @@ def compactions_view(session: OpenSession) -> dict[str, Any]:
                         "users": probe.kind in USERS,
                         "text": shown(probe.text, LONGEST),
                         "record": probe.record,
+                        "query": shown(probe.text, QUERY) if name == "reachable" else "",
+                        "sought": list(probe.sought),
                     }
                     for probe in ordered[:LISTED]
                 ],

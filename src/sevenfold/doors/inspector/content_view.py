@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sevenfold.archive.export import speaker_of
@@ -108,8 +109,8 @@ def _stored(session: OpenSession, uuid: str) -> bool:
     return isinstance(entry, Said) and bool(entry.stored)
 
 
-def recall_view(session: OpenSession, query: str) -> dict[str, Any]:
-    """What a search over the whole session finds, and whether it is still in the context."""
+def recall_view(session: OpenSession, query: str, kinds: Sequence[str] = ()) -> dict[str, Any]:
+    """What a search over the whole session finds among records of these kinds, and whether it is in the context."""
     if not query.strip():
         return {"query": "", "hits": []}
     lane = session.reader.history.main
@@ -119,7 +120,7 @@ def recall_view(session: OpenSession, query: str) -> dict[str, Any]:
         if stay.left is not None and stay.counted:
             left[stay.record] = max(left.get(stay.record, 0), _number(lane, stay.left - 1))
     # Also what matches only in part: a person sees at a glance whether it is meant.
-    hits = session.archived().recall_index().search(query, k=HITS, around=0, weak=True)
+    hits = session.archived().recall_index().search(query, kind=kinds or None, k=HITS, around=0, weak=True)
     return {
         "query": shown(query, 200),
         "hits": [

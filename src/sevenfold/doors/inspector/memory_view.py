@@ -68,7 +68,7 @@ def memory_view() -> dict[str, Any]:
     """What is remembered, with its history."""
     return {
         "scopes": [
-            {"key": folder.key, "name": shown(folder.name, 80), **_scope(folder.path)}
+            {"key": folder.key, "name": shown(folder.name, 80), **_scope(folder)}
             for folder in memory_folders()
         ]
     }
@@ -79,13 +79,13 @@ def _project_of(folder: Path) -> str:
     return folder.name.rpartition(".")[0] or folder.name
 
 
-def _scope(folder: Path) -> dict[str, Any]:
-    memory = Memory(FolderToLookAt(folder), SystemClock(), date.today().isoformat)
+def _scope(folder: MemoryPlace) -> dict[str, Any]:
+    memory = Memory(FolderToLookAt(folder.path), SystemClock(), date.today().isoformat)
     try:
         entries = memory.entries()
         changes = list(islice(memory.changes(), CHANGES))
         return {
-            "entries": [_entry(known) for known in entries],
+            "entries": [_entry(folder, known) for known in entries],
             "changes": [
                 {
                     "number": change.number,
@@ -103,7 +103,20 @@ def _scope(folder: Path) -> dict[str, Any]:
         return {"entries": [], "changes": [], "error": shown(str(error), 300)}
 
 
-def _entry(known: KnownEntry) -> dict[str, Any]:
+def _record_at(folder: MemoryPlace, place: str) -> dict[str, str]:
+    """Where a record is that memory names as ``session/record``; without a key if that session is gone."""
+    session, _, record = place.rpartition("/")
+    names = {"name": shown(session, 80), "record": shown(record, 120)}
+    own = [project for project in user_home().projects() if project.memory == folder.path]
+    # What is yours in all projects may come from any of them.
+    for project in own or user_home().projects():
+        log = project.session(session).transcript
+        if log.is_file():
+            return {**names, "session": session_key(log)}
+    return {**names, "session": ""}
+
+
+def _entry(folder: MemoryPlace, known: KnownEntry) -> dict[str, Any]:
     entry = known.entry
     return {
         "name": shown(entry.name, 100),
@@ -113,7 +126,7 @@ def _entry(known: KnownEntry) -> dict[str, Any]:
         "quotes": [shown(quotation, 400) for quotation in entry.quotations],
         "origin": known.stamp.origin,
         "source": shown(known.stamp.source, 200),
-        "evidence": [shown(record, 160) for record in known.stamp.evidence[:10]],
+        "evidence": [_record_at(folder, place) for place in known.stamp.evidence[:10]],
         "pinned": entry.pinned,
         "until": shown(entry.until, 40),
         "created": known.stamp.created or None,
@@ -121,6 +134,7 @@ def _entry(known: KnownEntry) -> dict[str, Any]:
         "used": known.usage.used,
         "helped": known.usage.helped,
         "lastUsed": known.usage.last or None,
+        "answers": [_record_at(folder, place) for place in known.usage.answers[::-1]],
     }
 
 

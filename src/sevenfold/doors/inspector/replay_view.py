@@ -35,7 +35,12 @@ def replay_view(path: Path) -> dict[str, Any]:
     return {
         "request": [place + 1 for place in places],
         "curves": [
-            {"name": name, "label": _label(label, replays[name]), "usd": _costs(replays[name], places)}
+            {
+                "name": name,
+                "label": _label(label, replays[name]),
+                "usd": _costs(replays[name], places),
+                "tokens": _sizes(replays[name], places),
+            }
             for name, label in POLICIES
         ],
         "model": next(iter(replays.values())).model,
@@ -47,6 +52,12 @@ def _label(label: str, replayed: Replayed) -> str:
     rules = replayed.figures.rules
     lost = f", {rules.lost} of {rules.lost + rules.in_context} rules lost" if rules.lost else ""
     return f"{label}{lost}" if replayed.completed else f"{label}: does not fit the window"
+
+
+def _sizes(replayed: Replayed, places: list[int]) -> list[int | None]:
+    """The sizes of the prompts of these requests; None where the policy did not come to."""
+    sizes = replayed.series.context_tokens
+    return [sizes[place] if place < len(sizes) else None for place in places]
 
 
 def _costs(replayed: Replayed, places: list[int]) -> list[float | None]:

@@ -42,6 +42,7 @@ def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     used = sent.report.used
     parts = sorted(lane.composition(place), key=lambda part: -part[1])
     return {
+        "title": shown(session.reader.reader.title, 80) or shown(session.stored.name, 80),
         "request": sent.request,
         "place": place,
         "total": len(lane.requests),

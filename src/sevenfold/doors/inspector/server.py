@@ -51,6 +51,7 @@ HEARTBEAT = 15.0
 """Seconds after which a silent stream says that it is alive."""
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
 _MOST_TOOLS = 5
+LONGEST_QUERY = compaction_view.QUERY
 LONGEST_ORDER = 4_096
 """In bytes."""
 T = TypeVar("T")
@@ -195,8 +196,9 @@ class Inspector:
 
     async def recall(self, request: Request) -> Response:
         """A search over everything that was said."""
-        query = request.query_params.get("q", "")[:1000]
-        return await self._read(request, lambda session: content_view.recall_view(session, query))
+        query = request.query_params.get("q", "")[:LONGEST_QUERY]
+        kinds = [kind for kind in request.query_params.get("kind", "").split(",") if kind]
+        return await self._read(request, lambda session: content_view.recall_view(session, query, kinds))
 
     async def compactions(self, request: Request) -> Response:
         """What each compaction kept, and what it lost."""

@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.archive.ledger import LedgerEntry
-from sevenfold.archive.lifetimes import LaneHistory, Lifetime, SentRequest
+from sevenfold.archive.lifetimes import LaneHistory, Lifetime
 from sevenfold.archive.log_reader import session_key
 from sevenfold.archive.profile.figures import CacheBreak, Shrinking
 from sevenfold.archive.profile.labels import RESULT, SYSTEM, UNLOGGED
 from sevenfold.archive.sessions import project_name
+from sevenfold.doors.inspector.idle_view import idle_view
 from sevenfold.doors.inspector.orders import why_not
 from sevenfold.doors.inspector.shelf import OpenSession
 from sevenfold.doors.inspector.wording import (
@@ -25,6 +26,7 @@ from sevenfold.doors.inspector.wording import (
     Bands,
     cause_in_words,
     money,
+    named,
     plural,
     shown,
     times,
@@ -127,26 +129,7 @@ def head_view(session: OpenSession, items: Sequence[CarriedItem] | None = None) 
         "windowSource": source,
         "damaged": books.damaged,
         "findings": None if items is None else findings(session, paid + engine, lost, items),
-        "idle": idle_view(newest),
-    }
-
-
-def idle_view(newest: SentRequest | None) -> dict[str, Any] | None:
-    """When the newest prompt leaves the cache, and what the next request costs before and after that."""
-    if newest is None or newest.report.at is None:
-        return None
-    price = newest.report.profile.price(newest.report.prompt)
-    if price is None:
-        return None
-    used = newest.report.used
-    hour = used.cache_creation_1h > used.cache_creation_5m
-    lifetime = 3600 if hour else 300
-    prompt = newest.report.prompt + used.output_tokens
-    return {
-        "at": newest.report.at,
-        "lifetime": lifetime,
-        "warmUsd": prompt * price.read / 1e6,
-        "coldUsd": prompt * price.write(lifetime) / 1e6,
+        "idle": idle_view(lane, books.compactions),
     }
 
 
@@ -162,7 +145,7 @@ def findings(
     found += _dominating(lane)
     for item in items[:1]:
         piece = item.newest.held.piece
-        what = shown(piece.what, 60) or shown(piece.tool, 40) or piece.category.replace("_", " ")
+        what = shown(named(piece), 60) or piece.category.replace("_", " ")
         found.append(
             {
                 "level": "note",
@@ -403,7 +386,7 @@ def item_view(lifetime: Lifetime, bands: Bands, tokens: float) -> dict[str, Any]
         "record": lifetime.record,
         "band": place,
         "category": bands.bands[place].label if not piece.tool else shown(piece.tool, 40),
-        "what": shown(piece.what, 160) or bands.bands[place].label,
+        "what": shown(named(piece), 160) or bands.bands[place].label,
         "tokens": round(tokens),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from types import MappingProxyType
@@ -9,12 +10,15 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from sevenfold.archive.profile import cache, labels
+from sevenfold.archive.profile.labels import ContextPiece
 from sevenfold.archive.untrusted import printable
 from sevenfold.record.redact import mask_text
 
 RESULTS_SHOWN = 3
 """How many tools have a band of their own; the results of all others share one."""
 _MARGIN = 4_000
+_TAGGED = re.compile(r"\A<([a-z]+(?:-[a-z]+)*)>\s*")
+"""The tag in which a program wraps what it puts into a conversation."""
 CAUSES: Mapping[str, str] = MappingProxyType(
     {
         cache.EXPIRED: "a pause longer than the cache lives",
@@ -93,6 +97,19 @@ class Bands:
         for category, tokens in zip(categories, sizes, strict=False):
             sums[self.place(category)] += tokens
         return [round(tokens, 1) for tokens in sums]
+
+
+def named(piece: ContextPiece) -> str:
+    """What a piece of content is, as people say it; empty if only its category is known."""
+    if piece.what:
+        return _TAGGED.sub(
+            lambda tag: f"{tag[1][:1].upper()}{tag[1][1:].replace('-', ' ')}: ", piece.what, count=1
+        )
+    if not piece.tool:
+        return ""
+    return (
+        f"Result of {piece.tool}" if piece.category.startswith(labels.RESULT) else f"Call of {piece.tool}"
+    )
 
 
 def tool_digest(tool: str) -> str:

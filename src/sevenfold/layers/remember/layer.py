@@ -617,14 +617,15 @@ class MemoryKeeper:
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, answered)
         used = [(fit.known, taken_up(fit.known.entry, asked, answered)) for fit in self._recalled]
         self._recalled = []
-        self._c.run_background(self._write_log(line, used), self._logged)
+        place = f"{self._c.transcript.place.session}/{answer.uuid}"
+        self._c.run_background(self._write_log(line, used, place), self._logged)
 
-    def _write_log(self, line: str, used: Sequence[tuple[KnownEntry, bool]]) -> Flow[None]:
+    def _write_log(self, line: str, used: Sequence[tuple[KnownEntry, bool]], answer: str) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
         users = self._c.services.user_memory
         for known, helped in used:
             memory = users if users is not None and known.scope == users.path else self._memory
-            yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
+            yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped, answer=answer))
         compares = self._compares
         # `prepare` computes a few vectors at a time; entries without one are compared from the next request on.
         while compares is not None and (yield from in_thread(partial(compares.prepare, self._texts))):

@@ -1,10 +1,11 @@
 // The charts of a session: what filled the context, and below it, with the same scale, how it was billed.
 
-import { append, h, replace, speak, swatch } from "./dom.js";
+import { append, h, replace, speak, svg, swatch } from "./dom.js";
 import { money, percent, tokens, when, whole } from "./format.js";
 
 const uPlot = globalThis.uPlot;
 const TAILED = 3000;
+const DASHES = { recorded: [], hour: [6, 4], uncached: [2, 3], nothing: [], "claude-code": [2, 3], ours: [6, 4] };
 
 export function bandClass(bands, place) {
   const name = bands[place].name;
@@ -49,10 +50,12 @@ export class SessionCharts {
     this.billing = h("div", { class: "chart", id: "billing-chart", "aria-hidden": "true" });
     this.readout = h("div", { class: "readout" });
     this.keys = h("ul", { class: "keys" });
+    this.lines = h("div", { class: "lines" });
+    this.compared = null;
     this.node = h("div", null, this.context,
       h("div", { class: "symbols" }, h("span", null, "▼ compaction"), h("span", null, "● clearing or unexplained drop"),
         h("span", null, "■ result moved out")),
-      this.readout, this.keys);
+      this.lines, this.readout, this.keys);
     this.billingNode = h("div", null, this.billing, h("ul", { class: "keys" },
       [["read", "read from the cache"], ["written", "written to the cache"], ["fresh", "not cached"]].map(([name, label]) =>
         h("li", null, swatch(name), label)), h("li", null, h("span", { class: "bad" }, "▼"), "cache break")));
@@ -115,7 +118,7 @@ export class SessionCharts {
     const options = {
       width: this.width(), height: narrow ? height * 0.8 : height, legend: { show: false }, padding: [isUpper ? 18 : 16, 8, 0, 0],
       scales: { x: { time: false, range: (u, low, high) => [Math.max(0, low - (low <= 1 ? 1 : 0)), Math.max(high, low + 1)] },
-        y: { range: (u, low, high) => [0, Math.max(high * 1.06, 10)] } },
+        y: { range: (u, low, high) => [0, Math.max(high * 1.06, isUpper ? this.largestCompared() * 1.06 : 0, 10)] } },
       axes: [
         { ...axis, size: 26, grid: { show: false }, values: (u, ticks) => ticks.map((tick) => (Number.isInteger(tick) && tick > 0 ? whole(tick) : "")) },
         { ...axis, size: narrow ? 42 : 52, values: (u, ticks) => ticks.map((tick) => (tick ? tokens(tick) : "0")), space: isUpper ? 42 : 32 },
@@ -254,6 +257,12 @@ export class SessionCharts {
     let free = bbox.left;
     const { window } = this.session.head;
     if (window) this.drawWindow(u, window, ratio);
+    ctx.beginPath();
+    ctx.save();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    this.drawCompared(u, ratio);
+    ctx.restore();
     for (const mark of this.session.marks) {
       const x = u.valToPos(mark.request, "x", true);
       if (x < bbox.left - 1 || x > bbox.left + bbox.width) continue;
@@ -280,6 +289,38 @@ export class SessionCharts {
       }
     }
     ctx.restore();
+  }
+
+  // The same session under other policies: a line for each over the bands of what was sent.
+  compareWith(found) {
+    this.compared = found;
+    replace(this.lines, h("span", null, "Prompts under other policies, replayed:"), found.curves.map((curve) => h("span", null,
+      svg("svg", { viewBox: "0 0 30 10", "aria-hidden": "true" }, svg("line", { x1: 0, y1: 5, x2: 30, y2: 5, "stroke-width": 2.5,
+        class: `l-${curve.name}`, "stroke-dasharray": DASHES[curve.name].join(" ") })), " ", curve.label)));
+    this.build();
+  }
+
+  largestCompared() {
+    return this.compared ? Math.max(...this.compared.curves.flatMap((curve) => curve.tokens.map((size) => size ?? 0))) : 0;
+  }
+
+  drawCompared(u, ratio) {
+    const { ctx } = u;
+    for (const curve of this.compared?.curves ?? []) {
+      ctx.beginPath();
+      curve.tokens.forEach((size, place) => {
+        if (size === null) return;
+        ctx.lineTo(u.valToPos(this.compared.request[place], "x", true), u.valToPos(size, "y", true));
+      });
+      ctx.setLineDash(DASHES[curve.name].map((length) => length * ratio));
+      ctx.strokeStyle = variable("--card");
+      ctx.lineWidth = 4 * ratio;
+      ctx.stroke();
+      ctx.strokeStyle = colour(curve.name);
+      ctx.lineWidth = 2 * ratio;
+      ctx.stroke();
+    }
+    ctx.setLineDash([]);
   }
 
   drawWindow(u, window, ratio) {
@@ -368,13 +409,12 @@ export class CostChart {
     this.made?.destroy();
     const grid = { stroke: variable("--line"), width: 1 };
     const axis = { stroke: variable("--quiet"), grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-    const dash = { hour: [6, 4], uncached: [2, 3], "claude-code": [2, 3], ours: [6, 4] };
     replace(this.node);
     this.made = new uPlot({
       width, height: 190, legend: { show: false }, scales: { x: { time: false }, y: { range: (u, low, high) => [0, Math.max(high * 1.06, 0.0001)] } },
       cursor: { points: { show: false }, y: false, drag: { x: false, y: false } },
       axes: [{ ...axis, size: 26, grid: { show: false } }, { ...axis, size: 64, values: (u, ticks) => ticks.map((tick) => money(tick)) }],
-      series: [{}, ...this.found.curves.map((curve) => ({ stroke: colour(curve.name), width: 2, dash: dash[curve.name], points: { show: false } }))],
+      series: [{}, ...this.found.curves.map((curve) => ({ stroke: colour(curve.name), width: 2, dash: DASHES[curve.name], points: { show: false } }))],
     }, [this.found.request, ...this.found.curves.map((curve) => curve.usd)], this.node);
     this.node.uplot = this.made;
   }

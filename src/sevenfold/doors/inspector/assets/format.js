@@ -37,6 +37,14 @@ export function when(seconds) {
   return moment(new Date(seconds * 1000));
 }
 
+// The day, and the time or, of another year, the year: for lists, where there is little room.
+export function day(seconds) {
+  const date = new Date(seconds * 1000);
+  const within = date.getFullYear() === new Date().getFullYear();
+  return date.toLocaleString("en-GB", within ? { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }
+    : { day: "numeric", month: "short", year: "numeric" });
+}
+
 export function stamp(text) {
   const date = new Date(text);
   return Number.isNaN(date.getTime()) ? "" : moment(date);

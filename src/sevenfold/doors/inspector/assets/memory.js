@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { card, h, replace } from "./dom.js";
+import { toggle } from "./items.js";
 import { orderButton } from "./orders.js";
 import { money, pause, plural, when, whole } from "./format.js";
 
@@ -27,16 +28,29 @@ function entryView(scope, entry) {
   const origins = { user: ["good", "your words"], tool: ["warn", "from a tool’s output"], model: ["note", "a model’s words"] };
   const [level, origin] = origins[entry.origin] ?? ["note", entry.origin];
   const use = entry.used ? `shown ${whole(entry.used)} ${entry.used === 1 ? "time" : "times"}, ${entry.helped ? `used in ${plural(entry.helped, "answer")}` : "used in no answer"}${entry.lastUsed ? `, last ${when(entry.lastUsed)}` : ""}` : "not shown to a model yet";
-  const facts = [entry.created ? `since ${when(entry.created)}` : "", entry.verified ? `confirmed ${when(entry.verified)}` : "", use, entry.until ? `holds until ${entry.until}` : "", entry.source].filter(Boolean);
+  const facts = [entry.created ? `since ${when(entry.created)}` : "", entry.verified ? `confirmed ${when(entry.verified)}` : "", use, entry.until ? `holds until ${entry.until}` : "", entry.source, entry.name].filter(Boolean);
   return h("article", { class: "fact" },
-    h("p", null, h("b", null, entry.name), " ", h("span", { class: "pill" }, entry.kind), h("span", { class: `pill ${level}` }, origin),
+    h("p", null, h("b", null, entry.description || entry.name), " ", h("span", { class: "pill" }, entry.kind), h("span", { class: `pill ${level}` }, origin),
       entry.pinned ? h("span", { class: "pill" }, "pinned") : null),
-    h("p", null, entry.description),
     entry.quotes.map((quote) => h("div", { class: "quote" }, "“", quote, "”")),
     h("p", { class: "sub" }, facts.join(" · ")),
+    recordsView("It rests on", entry.evidence),
+    recordsView("It went into", entry.answers),
     h("p", null, orderButton("Forget", "No session is told of it any more; its versions are kept.", "/api/memory/forget", { scope: scope.key, name: entry.name }, reload)),
-    h("details", null, h("summary", { class: "sub" }, "The whole entry"), h("pre", { tabindex: "0" }, entry.body),
-      entry.evidence.length ? h("p", { class: "sub" }, "It rests on ", entry.evidence.map((record) => h("span", { class: "code" }, `${record} `))) : null));
+    h("details", null, h("summary", { class: "sub" }, "The whole entry"), h("pre", { tabindex: "0" }, entry.body)));
+}
+
+// Records that memory names, each to be opened where it was said.
+function recordsView(label, records) {
+  if (!records.length) return null;
+  const holder = h("div");
+  const open = (record) => {
+    const button = h("button", { type: "button", class: "plain", "aria-expanded": "false",
+      onclick: () => toggle(record.session, record.record, button, holder) }, "Read it");
+    return button;
+  };
+  return h("div", null, h("p", { class: "sub" }, `${label} `, records.map((record, place) => [place ? ", " : "",
+    record.session ? ["a message of ", h("a", { href: `#/s/${record.session}` }, record.name), " ", open(record)] : `a message of ${record.name}, which is gone`])), holder);
 }
 
 function changeView(scope, change) {

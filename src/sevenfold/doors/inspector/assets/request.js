@@ -22,7 +22,7 @@ export async function requestPage(key, number) {
   addEventListener("keydown", onKey);
   const exact = h("div");
   const node = h("div", null,
-    h("div", { class: "crumbs" }, h("a", { href: "#/" }, "Sessions"), " / ", h("a", { href: `#/s/${key}` }, "the session")),
+    h("div", { class: "crumbs" }, h("a", { href: "#/" }, "Sessions"), " / ", h("a", { href: `#/s/${key}` }, request.title)),
     h("div", { class: "head" }, h("h1", null, `Request ${whole(request.request)}`),
       h("div", { class: "steps" },
         request.previous ? h("a", { href: `#/s/${key}/r/${request.previous}` }, `← ${whole(request.previous)}`) : null,

@@ -8,6 +8,8 @@ import { itemLine, toggle } from "./items.js";
 import { undoButton } from "./orders.js";
 
 const ROWS = 50;
+const KINDS = [["", "everything"], ["user", "your words"], ["assistant", "the model’s words"], ["tool_use", "calls"], ["edit", "edits"],
+  ["tool_result", "results"], ["error", "failures"], ["summary", "summaries"], ["attachment", "attachments"]];
 
 export async function sessionPage(key, setState) {
   const session = await withProgress(key, get(`/api/s/${key}`));
@@ -16,7 +18,7 @@ export async function sessionPage(key, setState) {
   const tiles = h("div", { class: "tiles" });
   const about = h("p", { class: "about" });
   const breaks = h("tbody");
-  const idle = h("p", { class: "quiet" });
+  const idle = h("div");
   const running = h("span");
   const fetchSeries = (from, to) => get(`/api/s/${key}/series?from=${from}${to === null ? "" : `&to=${to}`}&tools=${tools}`);
   const charts = new SessionCharts(session, fetchSeries, (number) => { location.hash = `#/s/${key}/r/${number}`; });
@@ -49,15 +51,10 @@ export async function sessionPage(key, setState) {
     const passed = Date.now() / 1000 - left.at;
     const remaining = left.lifetime - passed;
     if (passed < -60) { replace(idle); return; } // recorded on another clock
-    const warm = money(left.warmUsd);
-    const cold = money(left.coldUsd);
-    if (remaining > 0) {
-      replace(idle, `The cache of the newest prompt lives another ${pause(remaining)}: sent by then, it costs about ${warm}; later, about ${cold}.`);
-    } else if (session.running) {
-      replace(idle, `The cache of the newest prompt has expired: sending it again costs about ${cold} instead of ${warm}. A compaction first makes that cheaper.`);
-    } else {
-      replace(idle, `Going on with this session now costs about ${cold} for the first prompt, as its cache has expired (${warm} while it lived).`);
-    }
+    const alive = remaining > 0;
+    const clock = alive ? `The cache of the newest prompt lives another ${pause(remaining)}.`
+      : `The cache of the newest prompt has expired: going on costs about ${money(left.coldUsd)} instead of ${money(left.warmUsd)}.`;
+    replace(idle, h("p", null, h("b", null, clock)), choicesTable(alive ? left.alive : left.expired));
   }
 
   const breakCard = card("Cache breaks", "what had to be paid again, the dearest first", session.breaks.length
@@ -65,7 +62,7 @@ export async function sessionPage(key, setState) {
       h("th", { class: "num" }, "Tokens"), h("th", { class: "num" }, "Price"))), breaks))
     : h("p", { class: "quiet" }, "No prompt was paid for twice."));
 
-  const whatif = whatIfCard(session);
+  const whatif = whatIfCard(session, charts);
   drawHead();
   const clock = setInterval(drawIdle, 5000);
   const cursor = () => `/api/s/${key}/stream?cursor=${session.cursor}&revised=${session.series.revised}&tools=${tools}`;
@@ -92,7 +89,7 @@ export async function sessionPage(key, setState) {
     h("h1", null, session.title, " ", h("small", { class: "sub" }, running)),
     about, findings, tiles,
     chartCard(session, charts),
-    idle,
+    session.head.idle ? card("If you pause", "what going on will cost, and what else could be done; estimates from list prices", idle) : null,
     whatif.card,
     h("div", { class: "two" }, breakCard, itemsCard(session)),
     session.marks.some((mark) => mark.kind === "compaction") ? compactionsCard(session) : null,
@@ -101,7 +98,14 @@ export async function sessionPage(key, setState) {
   return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); whatif.stop(); } };
 }
 
-function whatIfCard(session) {
+function choicesTable(choices) {
+  return h("div", { class: "scroll" }, h("table", { class: "choices" }, h("thead", null, h("tr", null, h("th", null, "Choice"), h("th", { class: "num" }, "At once"),
+    h("th", { class: "num" }, "Next prompt"), h("th", { class: "num" }, "Its tokens"))),
+  h("tbody", null, choices.map((choice) => h("tr", null, h("td", null, choice.name), h("td", { class: "num" }, choice.atOnceUsd ? money(choice.atOnceUsd) : "–"),
+    h("td", { class: "num" }, h("b", null, money(choice.promptUsd))), h("td", { class: "num" }, tokens(choice.tokens)))))));
+}
+
+function whatIfCard(session, charts) {
   if (!session.series.request.length || session.head.usd === null) return { card: null, stop: () => {} };
   let chart = null;
   const box = h("div");
@@ -117,20 +121,30 @@ function whatIfCard(session) {
       const beside = (usd) => (usd === null || paid === null || usd === paid ? "" : usd < paid ? `${money(paid - usd)} less` : `${money(usd - paid)} more`);
       chart = new CostChart(found, totals.map(([curve, usd]) => `${curve.label}: ${told(usd)}`).join("; "));
       replace(box, chart.node, h("table", null, h("tbody", null, totals.map(([curve, usd]) => h("tr", null, h("td", null, swatch(curve.name), " ", curve.label),
-        h("td", { class: "num" }, h("b", null, told(usd))), h("td", { class: "num quiet" }, beside(usd)))))), notes(found));
+        h("td", { class: "num" }, h("b", null, told(usd))), h("td", { class: "num quiet" }, beside(usd)))))), costTable(found), notes(found));
       chart.start();
+      if (found.curves[0].tokens) charts.compareWith(found);
     } catch (error) {
       replace(box, h("p", { class: "bad" }, error.message));
     }
     button.disabled = false;
   };
   const unpriced = (found) => found.unpriced ? h("p", { class: "sub" }, `${plural(found.unpriced, "request")} without a known price ${found.unpriced === 1 ? "counts" : "count"} as nothing.`) : null;
-  const simulated = (found) => h("p", { class: "sub" }, `Replayed with a simulated provider, ${found.model} in ${whole(found.window)} tokens: compare these curves with each other, not with the bill. Where no summary is on record, its text says nothing: what a model might have kept is counted for nobody.`);
+  const simulated = (found) => h("p", { class: "sub" }, `Replayed with a simulated provider, ${found.model} in ${whole(found.window)} tokens: compare these curves with each other, not with the bill. The chart above shows how large the prompts would have been. Where no summary is on record, its text says nothing: what a model might have kept is counted for nobody.`);
   const lifetimes = h("button", { type: "button", onclick: () => show(lifetimes, "whatif", unpriced) }, "Another cache");
   const policies = h("button", { type: "button", onclick: () => show(policies, "replay", simulated) }, "Another policy");
   const made = card("What if", "the same requests with another cache, from their recorded usage; or the session replayed under other policies for its context", box);
   made.firstChild.append(lifetimes, policies);
   return { card: made, stop: () => chart?.stop() };
+}
+
+function costTable(found) {
+  const step = Math.max(1, Math.ceil(found.request.length / ROWS));
+  const shown = found.request.map((_, place) => place).filter((place) => place % step === 0 || place === found.request.length - 1);
+  const cell = (usd) => h("td", { class: "num" }, usd === null ? "–" : money(usd));
+  return h("details", null, h("summary", { class: "sub" }, "As a table"), h("div", { class: "scroll tall", tabindex: "0" }, h("table", null,
+    h("thead", null, h("tr", null, h("th", { class: "num" }, "Up to request"), found.curves.map((curve) => h("th", { class: "num" }, curve.label)))),
+    h("tbody", null, shown.map((place) => h("tr", null, h("td", { class: "num" }, whole(found.request[place])), found.curves.map((curve) => cell(curve.usd[place]))))))));
 }
 
 // A long session is read for the first time: say how far.
@@ -236,15 +250,26 @@ function leftCard(session) {
   const { left } = session;
   const hits = h("div", { role: "status" });
   const field = h("input", { type: "search", placeholder: "Search everything said, also what left", "aria-label": "Search the session" });
+  const kinds = h("select", { "aria-label": "Among what" }, KINDS.map(([kind, label]) => h("option", { value: kind }, label)));
   const search = async (event) => {
-    event.preventDefault();
+    event?.preventDefault();
     replace(hits, h("p", { class: "sub" }, "Searching …"));
+    const asked = `q=${encodeURIComponent(field.value)}&kind=${encodeURIComponent(kinds.value)}`;
     try {
-      const found = await get(`/api/s/${session.key}/recall?q=${encodeURIComponent(field.value)}`);
+      const found = await get(`/api/s/${session.key}/recall?${asked}`);
       replace(hits, found.hits.length ? found.hits.map((hit) => hitLine(session, hit)) : h("p", { class: "quiet" }, "Nothing like that was said."));
     } catch (error) {
       replace(hits, h("p", { class: "bad" }, error.message));
     }
+  };
+  // A fact that left is looked for as the check did: by its own words, among records of its kind.
+  session.lookFor = (fact) => {
+    const sought = fact.sought.join(",");
+    if (![...kinds.options].some((option) => option.value === sought)) kinds.append(h("option", { value: sought }, fact.sought.join(", ").replaceAll("_", " ")));
+    field.value = fact.query;
+    kinds.value = sought;
+    field.scrollIntoView({ block: "center" });
+    return search();
   };
   const parts = left.bands.map((part) => ({ name: bandClass(session.bands, part.band), label: session.bands[part.band].label, value: part.tokens }));
   const summary = left.items ? [
@@ -257,7 +282,7 @@ function leftCard(session) {
         h("span", { class: "of" }, item.reason), h("span", { class: "num" }, tokens(item.tokens))])))),
   ] : h("p", { class: "quiet" }, "Nothing has left yet.");
   return card("What left the context", "still in the log, and searchable", summary,
-    h("form", { class: "search", role: "search", onsubmit: search }, field, h("button", { type: "submit" }, "Search")), hits);
+    h("form", { class: "search", role: "search", onsubmit: search }, field, kinds, h("button", { type: "submit" }, "Search")), hits);
 }
 
 function compactionsCard(session) {
@@ -267,7 +292,7 @@ function compactionsCard(session) {
     button.disabled = true;
     try {
       const found = await get(`/api/s/${session.key}/compactions`);
-      replace(box, found.compactions.map((one) => compactionView(session, one)));
+      replace(box, found.compactions.map((one, place) => compactionView(session, one, place === 0)));
       button.remove();
     } catch (error) {
       replace(box, h("p", { class: "bad" }, error.message));
@@ -279,7 +304,7 @@ function compactionsCard(session) {
   return made;
 }
 
-function compactionView(session, one) {
+function compactionView(session, one, first) {
   const lostWords = one.own ? "Gone" : "Gone, and out of reach";
   const column = (title, about, part, level) => h("div", null,
     h("h3", null, title, " ", h("span", { class: `pill ${level}` }, `${whole(part.total)}, ${whole(part.users)} of them yours`)),
@@ -291,8 +316,12 @@ function compactionView(session, one) {
     onclick: () => toggle(session.key, one.summary, summary, holder) }, "Its summary") : null;
   const undo = one.own && session.readOnly === "" ? undoButton(session, one.id) : null;
   const reach = one.own ? "the session's own search finds them" : "sevenfold recall finds them; the tool's own model cannot";
-  return h("section", { "aria-label": `Compaction of ${stamp(one.at)}` },
-    h("p", null, h("b", null, stamp(one.at) || "Compaction"), ` · ${one.trigger} · ${plural(one.hidden, "record")} left the context `, summary, " ", undo), holder,
+  const count = (name, part, level) => h("span", { class: `pill ${part.total ? level : ""}` }, `${whole(part.total)} ${name}`);
+  const yours = one.lost.users ? h("span", { class: "pill bad" }, `${whole(one.lost.users)} of yours gone`) : null;
+  return h("details", { class: "compaction", open: first, "aria-label": `Compaction of ${stamp(one.at)}` },
+    h("summary", null, h("b", null, stamp(one.at) || "Compaction"), h("span", { class: "quiet" }, `${one.trigger} · ${plural(one.hidden, "record")} left the context`),
+      h("span", null, count("kept", one.kept, "good"), count("reachable", one.reachable, "warn"), count("gone", one.lost, "bad"), yours)),
+    h("p", null, summary, " ", undo), holder,
     h("div", { class: "three" },
       column("Kept", "in the summary, or still in the context", one.kept, "good"),
       column("Reachable", reach, one.reachable, "warn"),
@@ -304,14 +333,15 @@ function factLine(session, fact) {
   const holder = h("div");
   const button = h("button", { type: "button", class: "plain", "aria-expanded": "false",
     onclick: () => toggle(session.key, fact.record, button, holder) }, "Open");
-  return h("div", { class: "fact" }, h("span", { class: `pill ${fact.users ? "warn" : ""}` }, fact.kind), fact.text, " ", button, holder);
+  const find = fact.query ? h("button", { type: "button", class: "plain find", onclick: () => session.lookFor(fact) }, "Find") : null;
+  return h("div", { class: "fact", "data-record": fact.record }, h("span", { class: `pill ${fact.users ? "warn" : ""}` }, fact.kind), fact.text, " ", button, find, holder);
 }
 
 function hitLine(session, hit) {
   const holder = h("div", { class: "content" });
   const button = h("button", { type: "button", class: "plain", "aria-expanded": "false",
     onclick: () => toggle(session.key, hit.record, button, holder) }, "Open");
-  return h("div", { class: "hit" },
+  return h("div", { class: "hit", "data-record": hit.record },
     h("span", { class: `pill ${hit.inContext ? "good" : "warn"}` }, hit.inContext ? "in context"
       : hit.lastRequest ? `left after request ${whole(hit.lastRequest)}` : "not in context"),
     hit.weak ? h("span", { class: "pill" }, "matches in part") : null,

@@ -2,7 +2,7 @@
 
 import { follow, get } from "./api.js";
 import { arrange, card, h, replace, svg, tile } from "./dom.js";
-import { money, percent, plural, stamp, tokens, when, whole } from "./format.js";
+import { day, money, percent, plural, tokens, whole } from "./format.js";
 
 const FIRST = 60;
 const MORE = 100;
@@ -130,7 +130,7 @@ function keptLines() {
 }
 
 function line(row, current) {
-  const used = stamp(row.ended) || when(row.modified);
+  const used = day(row.ended ? Date.parse(row.ended) / 1000 : row.modified);
   const about = [row.tool, row.project, row.model].filter(Boolean).join(" · ");
   const sick = row.usd && row.lostUsd / row.usd >= 0.25;
   return h("tr", { class: `link${current ? " cursor" : ""}`, onclick: (event) => {
