@@ -28,12 +28,16 @@ from msgspec import Struct
 from sevenfold.archive.audit import audit
 from sevenfold.archive.profile.files import profile_file
 from sevenfold.archive.transcript import ArchivedSession
+from sevenfold.clock import SystemClock
 from sevenfold.lab.simulator.brains import EchoBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
+from sevenfold.memory.entry import write_entry
+from sevenfold.memory.memory import Memory
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.session.session import Session
+from sevenfold.stores.folder import FileFolder
 
 CHROMIUM = os.environ.get("SEVENFOLD_CHROMIUM", "/usr/bin/chromium")
 SWITCHES = (
@@ -81,6 +85,7 @@ FIND = """async (number) => {
   return [...hits.querySelectorAll(".hit")].some((hit) => hit.dataset.record === record);
 }"""
 """Click beside a fact, wait for what is found, and say whether the fact's record is among it."""
+WIDTHS = (390, 768, 1280, 1600)
 CONTRAST = """() => {
   const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return m.length < 4 || m[3] > 0 ? m : null; };
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -608,6 +613,65 @@ def access() -> list[str]:
                 served.add(lines.replace(b"1000", b"9000") + broken, "keys")
                 served.start()
                 faults += [f"{theme} {width}: {fault}" for fault in _by_keyboard(page, served)]
+    return faults
+
+
+def every_page() -> list[str]:
+    """Look at all pages, in both themes, from a phone's width to a wide screen's."""
+    faults: list[str] = []
+    with machine() as served, serve(Simulator(EchoBrain())) as url:
+        client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
+        project = served.home / "projects" / "work.0123456789abcdef"
+        project.mkdir(parents=True)
+        with Session.open(
+            "looked-at",
+            model="claude-opus-4-6",
+            file=project / "looked-at.jsonl",
+            folder=served.folder,
+            client=client,
+        ) as session:
+            for number in range(12):
+                session.user(f"Never touch pier {number}, it is the harbour master's: " + "why? " * 40)
+                session.complete()
+            session.compact()
+            session.user("Go on.")
+            session.complete()
+        client.close()
+        memory = Memory(FileFolder(project / "memory"), SystemClock(), lambda: "2026-02-03")
+        entry = write_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n")
+        memory.write(entry, "user", "said so")
+        for number in range(3):
+            served.add(
+                b"".join(record(part) for part in range(6)).replace(b'"m', b'"%d-m' % number), f"s{number}"
+            )
+        served.start()
+        for theme in ("light", "dark"):
+            with browser(color_scheme=theme) as page:
+                for width in WIDTHS:
+                    page.set_viewport_size({"width": width, "height": 900})
+                    faults += [f"{theme} {width} {fault}" for fault in _all_looked_at(page, served)]
+    return faults
+
+
+def _all_looked_at(page: Any, served: Machine) -> list[str]:
+    open_session(page, served, "Never touch")
+    session = page.evaluate("location.hash")
+    page.get_by_role("button", name="Check them").click()
+    page.wait_for_selector(".three", state="attached", timeout=60_000)
+    for button in ("Table", "Another policy"):
+        page.get_by_role("button", name=button, exact=True).click()
+    page.wait_for_selector("section[aria-label='What if'] canvas", timeout=60_000)
+    faults = [f"session: {fault}" for fault in _looked_at(page)]
+    for name, address, there in (
+        ("sessions", "#/", "table.sessions tbody tr a"),
+        ("request", f"{session}/r/5", "#sha"),
+        ("memory", "#/memory", "article.fact"),
+        ("tasks", "#/tasks", ".notice"),
+    ):
+        page.evaluate("address => { location.hash = address }", address)
+        page.wait_for_selector(there)
+        page.wait_for_timeout(200)
+        faults += [f"{name}: {fault}" for fault in _looked_at(page)]
     return faults
 
 

@@ -81,10 +81,10 @@ def hostile(_: Path | None) -> list[Outcome]:
 
 
 def access(_: Path | None) -> list[Outcome]:
-    """The keyboard, names of controls, contrast in both themes, and a narrow screen."""
+    """The keyboard, names of controls, contrast in both themes, and no overflow from 390 to 1,600 pixels."""
     if reason := inspecting.unavailable():
         return [Outcome(NAMES[5], None, f"not tested: {reason}")]
-    faults = inspecting.access()
+    faults = inspecting.access() + inspecting.every_page()
     return [Outcome(NAMES[5], not faults, ", ".join(faults[:5]) or "no fault", "no fault")]
 
 

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from sevenfold.archive.summaries import SummaryShelf
+from sevenfold.doors.inspector.replay_view import replay_view
 from sevenfold.doors.inspector.server import ASSETS, Following, application
 from sevenfold.doors.inspector.shelf import InspectorShelf
 from sevenfold.lab import replay
@@ -113,7 +114,7 @@ def test_cve_2025_49596_another_page_can_neither_write_nor_ask(client: TestClien
         f"{HOST}@evil.example",
     ],
 )
-def test_a_domain_that_leads_here_is_refused(client: TestClient, host: str) -> None:
+def test_rebinding_a_domain_that_leads_here_is_refused(client: TestClient, host: str) -> None:
     for path in ("/", "/api/sessions", "/assets/app.js", "/nothing"):
         assert get(client, path, Host=host).status_code == 421
 
@@ -514,8 +515,18 @@ def test_a_session_replayed_under_other_policies_has_a_curve_for_each(
     for curve in found["curves"]:
         made = replay.replay(recording, replay.policy(curve["name"]))
         assert curve["usd"] == pytest.approx(list(made.series.cost_usd))
+        assert curve["tokens"] == list(made.series.context_tokens)
         assert curve["label"]
     assert [curve["name"] for curve in found["curves"]] == ["nothing", "claude-code", "ours"]
+
+
+@pytest.mark.spec("S31.5")
+def test_a_session_is_replayed_in_its_own_window_if_that_is_smaller_than_the_models(tmp_path: Path) -> None:
+    path = tmp_path / "s-1.jsonl"
+    replayed_session(path, rounds=3)
+    models = replay_view(path)["window"]
+    assert replay_view(path, 50_000)["window"] == 50_000
+    assert replay_view(path, 2 * models)["window"] == models
 
 
 def test_a_session_without_a_conversation_is_not_replayed(client: TestClient, folder: Path) -> None:

@@ -28,7 +28,7 @@ from sevenfold.errors import UserError
 from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.files import private_folder, write_whole
 
-FORMAT = 1
+FORMAT = 2
 """Grows when summaries have other fields, so that older ones are not used."""
 SPARKS = 60
 """How many points the small chart of a session has at most."""
@@ -47,6 +47,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     started: str = ""
     ended: str = ""
     requests: int = 0
+    """Those of its conversations; the engine's calls for its own work cost, but are none."""
     usd: float | None = None
     uncached_usd: float | None = None
     lost_usd: float = 0.0
@@ -76,7 +77,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
             models=session.models,
             started=session.started or "",
             ended=session.ended or "",
-            requests=session.api_calls,
+            requests=session.api_calls - session.engine_calls,
             usd=session.cost_usd,
             uncached_usd=session.uncached_cost_usd,
             lost_usd=sum(lost.cost_usd or 0.0 for lost in session.cache_breaks),

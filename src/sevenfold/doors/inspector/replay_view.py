@@ -11,6 +11,8 @@ from typing import Any
 from sevenfold.errors import InputError
 from sevenfold.lab import replay
 from sevenfold.lab.replay import Replayed
+from sevenfold.lab.replay.run import model_of
+from sevenfold.profiles import find
 
 POLICIES = (
     ("nothing", "everything sent"),
@@ -22,12 +24,16 @@ MOST_BYTES = 20_000_000
 POINTS = 600
 
 
-def replay_view(path: Path) -> dict[str, Any]:
-    """The cost so far at each request, replayed under three policies, and what was kept; raises `UserError`."""
+def replay_view(path: Path, window: int | None = None) -> dict[str, Any]:
+    """The cost so far at each request, replayed under three policies, and what was kept; raises `UserError`.
+
+    ``window`` is the session's own, as far as it is known.
+    """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise InputError(f"this session is too large to be replayed here; run: sevenfold replay {path}")
     recording = replay.read(path)
-    replays = {name: replay.replay(recording, replay.policy(name)) for name, _ in POLICIES}
+    smaller = window if window and window < find(model_of(recording)).window else None
+    replays = {name: replay.replay(recording, replay.policy(name), window=smaller) for name, _ in POLICIES}
     last = len(recording.steps)
     step = max(1, -(-last // POINTS))
     # The last request is always drawn.

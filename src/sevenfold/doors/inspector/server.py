@@ -296,8 +296,11 @@ class Inspector:
         if session is None:
             return JsonAnswer({"error": "There is no such session on this machine any more."}, 404)
         try:
+            head = await _in_thread(_held, session, session_view.head_view)
             # Without the session's lock: a replay takes seconds, and reads the file for itself.
-            return JsonAnswer(await _in_thread(replay_view.replay_view, session.stored.path))
+            return JsonAnswer(
+                await _in_thread(replay_view.replay_view, session.stored.path, head["window"])
+            )
         except UserError as error:
             return JsonAnswer({"error": shown(str(error), 400)}, 422)
 

@@ -19,6 +19,7 @@ export async function sessionPage(key, setState) {
   const about = h("p", { class: "about" });
   const breaks = h("tbody");
   const idle = h("div");
+  const idleCard = card("If you pause", "what going on will cost, and what else could be done; estimates from list prices", idle);
   const running = h("span");
   const fetchSeries = (from, to) => get(`/api/s/${key}/series?from=${from}${to === null ? "" : `&to=${to}`}&tools=${tools}`);
   const charts = new SessionCharts(session, fetchSeries, (number) => { location.hash = `#/s/${key}/r/${number}`; });
@@ -47,10 +48,10 @@ export async function sessionPage(key, setState) {
 
   function drawIdle() {
     const left = session.head.idle;
-    if (!left) { replace(idle); return; }
-    const passed = Date.now() / 1000 - left.at;
+    const passed = left ? Date.now() / 1000 - left.at : 0;
+    idleCard.hidden = !left || passed < -60; // of the future: recorded on another clock
+    if (idleCard.hidden) return;
     const remaining = left.lifetime - passed;
-    if (passed < -60) { replace(idle); return; } // recorded on another clock
     const alive = remaining > 0;
     const clock = alive ? `The cache of the newest prompt lives another ${pause(remaining)}.`
       : `The cache of the newest prompt has expired: going on costs about ${money(left.coldUsd)} instead of ${money(left.warmUsd)}.`;
@@ -89,7 +90,7 @@ export async function sessionPage(key, setState) {
     h("h1", null, session.title, " ", h("small", { class: "sub" }, running)),
     about, findings, tiles,
     chartCard(session, charts),
-    session.head.idle ? card("If you pause", "what going on will cost, and what else could be done; estimates from list prices", idle) : null,
+    idleCard,
     whatif.card,
     h("div", { class: "two" }, breakCard, itemsCard(session)),
     session.marks.some((mark) => mark.kind === "compaction") ? compactionsCard(session) : null,
@@ -307,7 +308,7 @@ function compactionsCard(session) {
 function compactionView(session, one, first) {
   const lostWords = one.own ? "Gone" : "Gone, and out of reach";
   const column = (title, about, part, level) => h("div", null,
-    h("h3", null, title, " ", h("span", { class: `pill ${level}` }, `${whole(part.total)}, ${whole(part.users)} of them yours`)),
+    h("h3", null, title, " ", h("span", { class: `pill ${part.total ? level : ""}` }, part.users ? `${whole(part.total)}, ${whole(part.users)} of them yours` : whole(part.total))),
     h("p", { class: "sub" }, about),
     h("div", { class: "tall" }, part.total ? part.facts.map((fact) => factLine(session, fact)) : h("p", { class: "quiet" }, "Nothing."),
       part.total > part.facts.length ? h("p", { class: "sub" }, `and ${whole(part.total - part.facts.length)} more`) : null));

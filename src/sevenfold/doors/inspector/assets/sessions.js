@@ -137,7 +137,7 @@ function line(row, current) {
     if (!(event.target instanceof HTMLAnchorElement)) location.hash = `#/s/${row.key}`;
   } },
   h("td", { class: "clip" },
-    h("div", { class: "name" }, row.running ? [h("span", { class: "dot on", title: "running" }), " "] : null,
+    h("div", { class: "name" }, row.running ? h("span", { class: "dot on", title: "running" }) : null,
       h("a", { href: `#/s/${row.key}` }, row.title || row.name)),
     h("div", { class: "sub" }, row.error ? row.error : about, h("span", { class: "used" }, ` · ${used}`))),
   h("td", { class: "used" }, used),
