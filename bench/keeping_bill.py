@@ -224,7 +224,7 @@ class Keeping(Passing):
     @property
     def own_usd(self) -> float:
         """What calls cost that the program did not make."""
-        return self._follower.own_usd
+        return self._follower.figures.own_usd
 
     def send(self, body: bytes) -> tuple[int, bytes]:
         """The status and the body of the answer to what the follower sends instead."""

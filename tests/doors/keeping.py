@@ -28,16 +28,20 @@ def offline(call: ClientCall, address: str) -> Client:
 
 
 def following(
-    failures: list[Exception], client: Callable[[ClientCall, str], Client] = offline
+    failures: list[Exception],
+    client: Callable[[ClientCall, str], Client] = offline,
+    note: Callable[[str], None] = lambda sentence: None,
+    window: int = 10_000,
 ) -> KeepingFollower:
     return KeepingFollower(
         MemoryStore(),
         "",
         b"secret",
         KeepingOptions(
-            Settings(context_window=10_000),
+            Settings(context_window=window),
             client=client,
             failed=failures.append,
+            note=note,
         ),
         clock=SystemClock(),
         ids=RandomIds(),

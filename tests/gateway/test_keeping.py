@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx2
 import pytest
+from msgspec.structs import replace
 
-from sevenfold.doors.gateway.report import kept_line
+from sevenfold.doors.follower.kept_figures import KeptFigures
+from sevenfold.doors.gateway.report import kept_lines
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain, text
 from sevenfold.lab.simulator.errors import ApiError
 from sevenfold.lab.simulator.provider import Received, Simulator
@@ -108,6 +111,45 @@ def test_a_gateway_that_is_started_again_goes_on_with_the_same_summary(tmp_path:
     assert json.loads(turns(simulator)[-1].raw)["messages"][0] == before
 
 
-def test_the_report_says_what_was_done_and_what_it_cost() -> None:
-    assert kept_line(0, 0.0).split(None, 1) == ["kept", "nothing had to leave a context"]
-    assert "3 requests were sent with less in them; our own calls cost $0.12" in kept_line(3, 0.12)
+@pytest.mark.spec("S40.13")
+def test_the_report_says_what_was_done_what_it_saved_and_cost_and_how_to_undo_it() -> None:
+    assert kept_lines(0, KeptFigures()) == ["kept        nothing had to leave a context"]
+    done = KeptFigures(summaries=1, moved=4, cleared=2, saved_usd=1.5, own_usd=0.12)
+    kept, saved, undo = kept_lines(3, done)
+    assert kept.endswith(
+        "3 requests were sent with less in them: 1 summary, 4 results moved to disk, 2 results cleared"
+    )
+    assert "about $1.50 beside sending the program's own requests" in saved
+    assert saved.endswith("our own calls cost $0.12")
+    assert "without --mode keep it is sent whole" in undo
+    _, saved, _ = kept_lines(3, replace(done, saved_usd=-0.2))
+    assert "nothing: about $0.20 more" in saved
+
+
+@pytest.mark.spec("S40.13")
+def test_each_prepared_answer_says_what_its_conversation_saved_and_what_our_own_calls_cost(
+    tmp_path: Path,
+) -> None:
+    simulator = Simulator(ScriptedBrain(answering))
+    body = {
+        "model": MODEL,
+        "max_tokens": 400,
+        "tools": TOOLS,
+        "messages": [{"role": "user", "content": "Hello"}],
+    }
+    headers = {"x-api-key": "key", "anthropic-version": "2023-06-01"}
+    with (
+        serve(simulator) as url,
+        keeping(tmp_path, url, WINDOW) as gateway,
+        httpx2.Client(base_url=gateway.url, headers=headers) as client,
+    ):
+        answers = [client.post("/v1/messages", json=body) for _ in range(2)]
+        listed = client.get("/v1/models")
+    for answer in answers:
+        assert answer.status_code == 200
+        assert (
+            answer.headers["x-sevenfold-kept"]
+            == "request=unchanged, saved-usd=0.0000, own-calls-usd=0.0000"
+        )
+        assert answer.json()["content"]
+    assert "x-sevenfold-kept" not in listed.headers

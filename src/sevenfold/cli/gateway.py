@@ -77,7 +77,7 @@ def _gateway(
     from sevenfold.doors.gateway.keeper import GatewayKeeper
     from sevenfold.doors.gateway.recorder import Recorder
     from sevenfold.doors.gateway.relay import Handling
-    from sevenfold.doors.gateway.report import broker_line, five_lines, kept_line
+    from sevenfold.doors.gateway.report import broker_line, five_lines, kept_lines
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
 
@@ -98,7 +98,9 @@ def _gateway(
     follower = ConversationFollower(*place, clock=SystemClock(), ids=RandomIds(), gate=gate)
     if options.mode == "keep":
         untouched = "a request was sent as it came"
-        kept = KeepingOptions(settings, gate=gate, failed=lambda error: say(f"{untouched}: {error}"))
+        kept = KeepingOptions(
+            settings, gate=gate, failed=lambda error: say(f"{untouched}: {error}"), note=say
+        )
         follower = keeping = KeepingFollower(*place, kept, clock=SystemClock(), ids=RandomIds())
     recorder = Recorder(follower, say)
     keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
@@ -116,7 +118,8 @@ def _gateway(
         for line in five_lines(written, recorder.statistics, since):
             _say(line)
         if keeper is not None and keeping is not None:
-            _say(kept_line(keeper.changed, keeping.own_usd))
+            for line in kept_lines(keeper.changed, keeping.figures):
+                _say(line)
         if broker is not None:
             _say(broker_line(broker.asked, broker.given_again))
 

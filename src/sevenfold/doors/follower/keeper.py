@@ -21,6 +21,7 @@ from sevenfold.doors.follower.follower import (
 )
 from sevenfold.doors.follower.identity import CREDENTIALS
 from sevenfold.doors.follower.keeping import KeptConversation
+from sevenfold.doors.follower.kept_figures import KeptFigures
 from sevenfold.doors.follower.recording import RecordedConversation, transcript_in
 from sevenfold.ports import Client, Clock, Ids, Log, Store
 from sevenfold.providers.anthropic import AnthropicClient
@@ -64,6 +65,8 @@ class KeepingOptions(Struct, frozen=True):
     """Gives what masks secrets now."""
     failed: Callable[[Exception], None] = lambda error: None
     """Told whatever made the follower send a program's own bytes."""
+    note: Callable[[str], None] = lambda sentence: None
+    """Told of decisions that a person should know of."""
 
 
 class KeepingFollower(ConversationFollower):
@@ -81,22 +84,30 @@ class KeepingFollower(ConversationFollower):
     ) -> None:
         super().__init__(store, folder, secret, clock=clock, ids=ids, gate=options.gate)
         self._options = options
-        self._closed_usd = 0.0
-        """What our own calls have cost for conversations that are closed."""
+        self._closed = KeptFigures()
+        """The figures of conversations that are closed."""
         self._clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
         """By API, address and headers; the one that was used last comes last."""
 
     @property
-    def own_usd(self) -> float:
-        """What our own calls have cost, as far as their prices are known."""
-        kept = (each for each in self._open.values() if isinstance(each, KeptConversation))
-        return self._closed_usd + sum(conversation.own_usd for conversation in kept)
+    def figures(self) -> KeptFigures:
+        """What was done, saved and spent so far, in all conversations."""
+        total = self._closed
+        for conversation in tuple(self._open.values()):
+            if isinstance(conversation, KeptConversation):
+                total += conversation.figures
+        return total
+
+    def figures_of(self, call: FollowedCall) -> KeptFigures:
+        """What was done, saved and spent so far in the conversation of a request."""
+        conversation = call.conversation
+        return conversation.figures if isinstance(conversation, KeptConversation) else KeptFigures()
 
     def let_go(self, conversation: RecordedConversation) -> None:
         """Close a conversation that is no longer among the open ones."""
         super().let_go(conversation)
         if isinstance(conversation, KeptConversation):
-            self._closed_usd += conversation.own_usd
+            self._closed += conversation.figures
 
     def prepare(self, call: ClientCall, address: str) -> FollowedCall:
         """Take in a request to the server at ``address``; its ``body`` is what to send, if it is not the program's own.
@@ -114,6 +125,7 @@ class KeepingFollower(ConversationFollower):
             bodies = conversation.bodies(followed.request, preceding_of(call, followed.request), call.body)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
+            conversation.went_out_untouched(call.body)
             return followed
         return replace(followed, body=bodies.body, untouched=bodies.untouched)
 
@@ -143,6 +155,16 @@ class KeepingFollower(ConversationFollower):
         if isinstance(call.conversation, KeptConversation):
             call.conversation.leave_alone()
 
+    def came_too_late(self, call: FollowedCall, own: bytes) -> None:
+        """Take note that a request went out as the program wrote it, before ``prepare`` had an answer.
+
+        Its answer is not told to `ended` with this call.
+        """
+        if isinstance(call.conversation, KeptConversation):
+            call.conversation.went_out_untouched(own)
+        if call.alignment is not None:
+            self._under_way[call.conversation.name] -= 1
+
     def settle(self, seconds: float = 5.0) -> None:
         """Wait at most so long, for each conversation, for summaries that are being made."""
         for conversation in self._open.values():
@@ -154,4 +176,4 @@ class KeepingFollower(ConversationFollower):
             log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
         )
         parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
-        return KeptConversation(transcript, name, parts, self._clock)
+        return KeptConversation(transcript, name, parts, self._clock, self._options.note)

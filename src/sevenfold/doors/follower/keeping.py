@@ -8,7 +8,7 @@ conversation would not fit otherwise. In any doubt the program's own bytes are s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from threading import RLock
 
@@ -21,7 +21,9 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
-from sevenfold.doors.follower.leading import led, may_ask, own_frame, room_made
+from sevenfold.doors.follower.judging import MOST_DEARER, RequestJudge, SentRequest
+from sevenfold.doors.follower.kept_figures import KeptFigures
+from sevenfold.doors.follower.leading import led, may_ask, most_tokens, own_frame, room_made
 from sevenfold.doors.follower.own_calls import BehindSentMessages
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.recording import (
@@ -31,13 +33,14 @@ from sevenfold.doors.follower.recording import (
     RequestComparison,
 )
 from sevenfold.errors import ContextFull, InputError
-from sevenfold.events import Event, Proposed, Veto
+from sevenfold.events import Acted, Event, Proposed, Veto
 from sevenfold.ports import Client, Clock
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Relayed, Undone
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
+from sevenfold.record.usage import Usage
 from sevenfold.session import factory
 from sevenfold.wire.client_request import Api, ClientRequest
 
@@ -58,8 +61,22 @@ class KeptConversation(RecordedConversation):
     """A conversation that is recorded, and kept within its window."""
 
     def __init__(
-        self, transcript: Transcript, name: str, parts: factory.SessionParts, clock: Clock
+        self,
+        transcript: Transcript,
+        name: str,
+        parts: factory.SessionParts,
+        clock: Clock,
+        note: Callable[[str], None] = lambda sentence: None,
     ) -> None:
+        """``note`` is told of decisions that a person should know of."""
+        self._note = note
+        self._judge = RequestJudge()
+        self._done = KeptFigures()
+        """What our layers did; costs are counted elsewhere."""
+        self._is_given_up = False
+        """Whether nothing is changed any more, because what we sent was dearer than the program's own."""
+        self._continues = False
+        """Whether the newest request continues the one before it, as the program wrote it."""
         self._program_view = ProgramView()
         self._parts = parts
         self._clock = clock
@@ -75,6 +92,8 @@ class KeptConversation(RecordedConversation):
         self._growth = ConversationGrowth()
         self._sent = b""
         """The newest body that was sent for it."""
+        self._own = b""
+        """The newest body that the program wrote."""
         self._threads = Threads(self._asked, None, RLock())
         self._api: Api = "messages"
         super().__init__(transcript, name)
@@ -93,6 +112,7 @@ class KeptConversation(RecordedConversation):
         """Record what is new in a request; returns what changed since the request before."""
         with self._guard:
             changes = super().took(comparison, preceding)
+            self._continues = comparison.alignment.happened == "grew" and not changes.names
             if comparison.alignment.happened in ("compacted", "went_back"):
                 self._view_changed()
             return changes
@@ -163,6 +183,7 @@ class KeptConversation(RecordedConversation):
                 return
             if measured is not None:
                 self._growth.answered(measured.usage.total)
+                self._judged(conversation, measured.usage)
             is_time = self._growth.is_time_for_summary(conversation.window.threshold) and may_ask(
                 conversation
             )
@@ -199,6 +220,7 @@ class KeptConversation(RecordedConversation):
             sent = self._compared(request)
             untouched = self._untouched(request, sent) if self._acted else None
             if self._is_left_alone():
+                self._goes_out(own, own if untouched is None else untouched)
                 return Bodies(untouched)
             if self._left_alone_at:
                 # What was thought meanwhile is valid behind the program's own messages only.
@@ -208,9 +230,17 @@ class KeptConversation(RecordedConversation):
                     drops_thinking=conversation.profile.thinking.bound,
                 )
             body = self._rewritten(request, sent)
-            self._sent = own if body is None else body
+            self._goes_out(own, own if body is None else body)
             self._acted = self._acted or body is not None
             return Bodies(body, untouched if body is not None else None)
+
+    def went_out_untouched(self, own: bytes) -> None:
+        """Take note that the program's ``own`` body was sent; nothing is changed until the user says something else.
+
+        What was decided about it came too late, or could not be decided.
+        """
+        self._goes_out(own, own)
+        self._left_alone_at = self._newest_words()
 
     def shown_to_summarise(self, request: ClientRequest) -> bytes | None:
         """What to send in place of the program's own request for a summary, whose last words are not recorded."""
@@ -220,10 +250,10 @@ class KeptConversation(RecordedConversation):
     def leave_alone(self) -> None:
         """Change nothing until the user says something else, and nothing ever again from the second time on.
 
-        The provider refused what we sent.
+        The provider refused what we sent, and gets the program's own body.
         """
         self._refusals += 1
-        self._left_alone_at = self._newest_words()
+        self.went_out_untouched(self._own)
 
     @property
     def led(self) -> Conversation | None:
@@ -231,9 +261,10 @@ class KeptConversation(RecordedConversation):
         return self._conversation
 
     @property
-    def own_usd(self) -> float:
-        """What our own calls for it have cost since it was opened, as far as their prices are known."""
-        return 0.0 if self._conversation is None else self._conversation.own_usd
+    def figures(self) -> KeptFigures:
+        """What was done since it was opened, and what that saved and cost."""
+        own_usd = 0.0 if self._conversation is None else self._conversation.own_usd
+        return replace(self._done, saved_usd=self._judge.savings.usd, own_usd=own_usd)
 
     def settle(self, seconds: float = 5.0) -> None:
         """Wait at most so long for a summary under way."""
@@ -243,6 +274,27 @@ class KeptConversation(RecordedConversation):
         """Wait a moment for a summary under way, and close the log."""
         self.settle()
         super().close()
+
+    def _goes_out(self, own: bytes, sent: bytes) -> None:
+        """Take note of what is sent for the newest request."""
+        self._own = own
+        self._sent = sent
+        is_changed = sent is not own
+        self._judge.sent(SentRequest(len(own), len(sent), self._clock.now(), is_changed, self._continues))
+
+    def _judged(self, conversation: Conversation, usage: Usage) -> None:
+        """Learn what the newest request cost; give up if what we send stays dearer than the program's own."""
+        savings = self._judge.answered(usage, conversation.profile, self._clock.now())
+        if savings.dearer < MOST_DEARER or self._is_given_up:
+            return
+        if self._judge.untouched_tokens >= most_tokens(conversation):
+            # Dear or not: the program's own request would not be answered.
+            return
+        self._is_given_up = True
+        self._note(
+            f"{MOST_DEARER} requests of {self.name} in a row were dearer than the program's own would have been, so "
+            "nothing is changed in this conversation any more"
+        )
 
     def _make_room(self, conversation: Conversation) -> None:
         self._making_room = True
@@ -267,6 +319,8 @@ class KeptConversation(RecordedConversation):
 
     def _listen(self, event: Event) -> Veto | None:
         """Leave compaction to the summary that is made beside the conversation, as long as everything fits."""
+        if isinstance(event, Acted):
+            self._done = self._done.after(event)
         conversation = self._conversation
         if not self._making_room or conversation is None or not isinstance(event, Proposed):
             return None
@@ -281,7 +335,7 @@ class KeptConversation(RecordedConversation):
     # -- what is sent ------------------------------------------------------------------------------
 
     def _is_left_alone(self) -> bool:
-        if self._refusals >= MOST_REFUSALS:
+        if self._is_given_up or self._refusals >= MOST_REFUSALS:
             return True
         return bool(self._left_alone_at) and self._left_alone_at == self._newest_words()
 

@@ -20,6 +20,7 @@ from sevenfold.ports import Clock
 from sevenfold.profiles import find
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.usage import MILLION
+from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame
 from sevenfold.session import factory
 from sevenfold.settings import Settings
@@ -111,6 +112,13 @@ def may_ask(conversation: Conversation) -> bool:
     written = SUMMARY_TOKENS * conversation.window.scale
     cost = (conversation.last_size.tokens * price.read + written * price.output) / MILLION
     return cost <= MOST_OF_ONE * bill and conversation.own_usd + cost <= MOST_OF_ALL * bill
+
+
+def most_tokens(conversation: Conversation) -> int:
+    """How many tokens a request of the program's own may have; a setting may keep what we send far below that."""
+    window = conversation.window.effective
+    profile = conversation.profile
+    return max(window, Window.of(profile).effective) if profile.known else window
 
 
 def own_frame(preceding: Preceding, most: int, api: Api) -> Frame:

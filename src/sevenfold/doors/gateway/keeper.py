@@ -30,16 +30,32 @@ class GatewayKeeper:
         """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage."""
         if "content-encoding" in call.headers:
             return None
+        preparation = Preparation(self._follower, call, address)
         loop = asyncio.get_running_loop()
         prepared: asyncio.Future[FollowedCall | None] = loop.create_future()
-        if not self._recorder.submit(len(call.body), partial(self._prepare, call, address, loop, prepared)):
+
+        def settle() -> None:
+            if not prepared.done():
+                prepared.set_result(preparation.followed)
+
+        def work() -> None:
+            try:
+                self._prepare(preparation)
+            finally:
+                loop.call_soon_threadsafe(settle)
+
+        if not self._recorder.submit(len(call.body), work):
             return None
         try:
             # What is late is finished all the same, and recorded; its answer is recorded by its passage.
             async with asyncio.timeout(MOST_SECONDS):
                 return await asyncio.shield(prepared)
         except TimeoutError:
-            self._recorder.failed("a request in time", f"it was sent as it came after {MOST_SECONDS:.0f} s")
+            self._recorder.submit(0, partial(self._late, preparation))
+            self._recorder.say_once(
+                f"a request could not be prepared within {MOST_SECONDS:.0f} s and was sent as it came; nothing is "
+                "changed in its conversation until the user says something else"
+            )
             return None
 
     def refused(self, call: FollowedCall) -> None:
@@ -47,24 +63,44 @@ class GatewayKeeper:
         self.changed -= 1
         self._recorder.submit(0, partial(self._follower.refused, call))
 
-    def _prepare(
-        self,
-        call: ClientCall,
-        address: str,
-        loop: asyncio.AbstractEventLoop,
-        prepared: asyncio.Future[FollowedCall | None],
-    ) -> None:
-        followed: FollowedCall | None = None
+    def answer_headers(self, call: FollowedCall) -> bytes:
+        """Headers for the answer to a request that was prepared, each with its line end."""
+        figures = self._follower.figures_of(call)
+        kept = "changed" if call.body is not None else "unchanged"
+        about = f"request={kept}, saved-usd={figures.saved_usd:.4f}, own-calls-usd={figures.own_usd:.4f}"
+        return f"x-sevenfold-kept: {about}\r\n".encode()
+
+    def _prepare(self, preparation: Preparation) -> None:
         try:
-            followed = self._follower.prepare(call, address)
+            preparation.run()
         except SevenfoldError as error:
             self._recorder.failed("a request", error)
-        finally:
-            if followed is not None and followed.body is not None:
-                self.changed += 1
-            loop.call_soon_threadsafe(_settle, prepared, followed)
+        if preparation.is_changed:
+            self.changed += 1
+
+    def _late(self, preparation: Preparation) -> None:
+        """Note that a request went out as it came; called once it was taken in all the same."""
+        if preparation.is_changed:
+            self.changed -= 1
+        if preparation.followed is not None:
+            self._follower.came_too_late(preparation.followed, preparation.call.body)
 
 
-def _settle(prepared: asyncio.Future[FollowedCall | None], followed: FollowedCall | None) -> None:
-    if not prepared.done():
-        prepared.set_result(followed)
+class Preparation:
+    """A request that is prepared in the recorder's thread."""
+
+    def __init__(self, follower: KeepingFollower, call: ClientCall, address: str) -> None:
+        self.call = call
+        self.followed: FollowedCall | None = None
+        """What is to be sent; None as long as that is not known, and if it is the program's own request."""
+        self._follower = follower
+        self._address = address
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something else is to be sent than the program wrote."""
+        return self.followed is not None and self.followed.body is not None
+
+    def run(self) -> None:
+        """Take in the request; raises `MalformedRequest` if it cannot be read."""
+        self.followed = self._follower.prepare(self.call, self._address)

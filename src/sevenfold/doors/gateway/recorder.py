@@ -76,9 +76,14 @@ class Recorder:
     def failed(self, what: str, error: object = "") -> None:
         """Say once that something is not recorded, and why."""
         reason = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
-        if what not in self._said:
-            self._said.add(what)
-            self._say(f"{what} is not recorded: {reason}" if reason else f"{what} is not recorded")
+        sentence = f"{what} is not recorded: {reason}" if reason else f"{what} is not recorded"
+        self.say_once(sentence, about=what)
+
+    def say_once(self, sentence: str, *, about: str = "") -> None:
+        """Say something, unless a sentence about the same was said before."""
+        if (about or sentence) not in self._said:
+            self._said.add(about or sentence)
+            self._say(sentence)
 
     def close(self) -> None:
         """Record everything that waits, then close the sessions."""

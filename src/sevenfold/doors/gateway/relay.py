@@ -48,6 +48,7 @@ _OURS = frozenset({SESSION, *BROKER_HEADERS})
 """Headers that are for the gateway, and not for the provider."""
 _OF_THE_CONNECTION = frozenset({"connection", "keep-alive", "accept-encoding", "expect"})
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_FINAL_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [2-9]\d\d[^\r\n]*\r\n")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
@@ -136,6 +137,9 @@ class RequestPreparer(Protocol):
     def refused(self, call: FollowedCall) -> None:
         """The provider refused what was sent in place of the program's own body."""
 
+    def answer_headers(self, call: FollowedCall) -> bytes:
+        """Headers for the answer to a request that was prepared, each with its line end."""
+
 
 class Handling(Struct, frozen=True):
     """What happens to requests to models besides being passed on."""
@@ -173,6 +177,8 @@ class Relay:
         """Whether the connection ends because a broker's answer does."""
         self._instead: tuple[FollowedCall, bytes] | None = None
         """What to send if the provider refuses the request under way: the call, and the program's own request."""
+        self._answer_headers = b""
+        """Our own headers for the answer that comes next."""
         self._reader = reader
         self._writer = writer
         self._guard = shared.guard
@@ -253,6 +259,7 @@ class Relay:
         prepared = await self._preparer.prepare(replace(call, body=body), f"{upstream}")
         sent = body if prepared is None or prepared.body is None else prepared.body
         out = await self._connected(upstream)
+        self._answer_headers = self._preparer.answer_headers(prepared) if prepared is not None else b""
         if prepared is not None and prepared.body is not None:
             own = body if prepared.untouched is None else prepared.untouched
             self._instead = prepared, head.raw(target, upstream.authority, len(own)) + own
@@ -408,6 +415,8 @@ class Relay:
                 if self._instead is not None and (again := await self._again(chunk)) is not None:
                     reader = again
                     continue
+                if self._answer_headers:
+                    chunk = self._with_our_headers(chunk)
                 writer.write(chunk)
                 self._passage.received(chunk)
                 await writer.drain()
@@ -420,6 +429,15 @@ class Relay:
                 writer.write_eof()
         await asyncio.sleep(LINGER_SECONDS)
         writer.close()
+
+    def _with_our_headers(self, chunk: bytes) -> bytes:
+        """The first bytes of an answer with our own headers behind the status line."""
+        line = _FINAL_STATUS_LINE.match(chunk)
+        if line is None:
+            return chunk
+        ours = self._answer_headers
+        self._answer_headers = b""
+        return chunk[: line.end()] + ours + chunk[line.end() :]
 
     async def _again(self, chunk: bytes) -> asyncio.StreamReader | None:
         """Send the program's own request if the first bytes of an answer refuse ours; returns what to read from then.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sevenfold.archive.profile.figures import ProfileReport, SessionProfile
 from sevenfold.archive.profile.files import FoundFiles, profile
+from sevenfold.doors.follower.kept_figures import KeptFigures
 from sevenfold.doors.gateway.recorder import CallStatistics
 
 CAUSES: Mapping[str, tuple[str, str]] = {
@@ -56,15 +57,39 @@ def five_lines(transcripts: Sequence[Path], statistics: CallStatistics, since: f
     ]
 
 
-def kept_line(changed: int, own_usd: float) -> str:
-    """What was done to keep conversations within their windows, and what it cost."""
+def kept_lines(changed: int, figures: KeptFigures) -> list[str]:
+    """What was done to keep conversations within their windows, what it saved and cost, and how to undo it."""
     if not changed:
-        return f"{'kept':<12}nothing had to leave a context"
+        spent = f"; our own calls cost {_money(figures.own_usd)}" if figures.own_usd else ""
+        return [f"{'kept':<12}nothing had to leave a context{spent}"]
     requests = "request was" if changed == 1 else "requests were"
-    return (
-        f"{'kept':<12}{changed} {requests} sent with less in them; our own calls cost {_money(own_usd)}; the program's "
-        "own conversation is whole, and without --mode keep it is sent whole"
+    return [
+        f"{'kept':<12}{changed} {requests} sent with less in them: {_done(figures)}",
+        f"{'saved':<12}{_saved(figures)}",
+        f"{'undo':<12}the program's own conversation is whole, and without --mode keep it is sent whole; "
+        "`sevenfold decisions` lists what was decided and undoes it",
+    ]
+
+
+def _done(figures: KeptFigures) -> str:
+    counted = (
+        (figures.summaries, "summary", "summaries"),
+        (figures.moved, "result moved to disk", "results moved to disk"),
+        (figures.cleared, "result cleared", "results cleared"),
     )
+    done = [
+        f"{number} {singular if number == 1 else plural}" for number, singular, plural in counted if number
+    ]
+    return ", ".join(done) or "what was decided in an earlier run"
+
+
+def _saved(figures: KeptFigures) -> str:
+    by = "beside sending the program's own requests, by what the provider reported"
+    if figures.saved_usd >= 0:
+        balance = f"about {_money(figures.saved_usd)} {by}"
+    else:
+        balance = f"nothing: about {_money(-figures.saved_usd)} more {by}"
+    return f"{balance}; our own calls cost {_money(figures.own_usd)}"
 
 
 def broker_line(asked: int, given_again: int) -> str:
