@@ -121,7 +121,7 @@ def test_the_report_says_what_was_done_what_it_saved_and_cost_and_how_to_undo_it
     )
     assert "about $1.50 beside sending the program's own requests" in saved
     assert saved.endswith("our own calls cost $0.12")
-    assert "without --mode keep it is sent whole" in undo
+    assert "with --mode watch it is sent whole" in undo
     _, saved, _ = kept_lines(3, replace(done, saved_usd=-0.2))
     assert "nothing: about $0.20 more" in saved
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,11 @@ from sevenfold.record.known_secrets import secret_values
 from sevenfold.stores.home import Project, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import JsonlStore
+from sevenfold.stores.lineage import AGENT_VARIABLE, brand
 from sevenfold.stores.settings_files import FileSource
 
 if TYPE_CHECKING:
+    from sevenfold.doors.gateway.desk import ProposalDesk
     from sevenfold.doors.gateway.server import Gateway
 
 PROJECT = "gateway"
@@ -40,7 +43,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--upstream", metavar="URL")
     command.add_argument("--broker", action="store_true")
-    command.add_argument("--mode", choices=("watch", "keep"), default="watch")
+    command.add_argument("--mode", choices=("watch", "ask", "keep"), default="watch")
     command.add_argument("command_line", nargs=argparse.REMAINDER, metavar="-- COMMAND")
 
 
@@ -59,21 +62,25 @@ def run(options: argparse.Namespace) -> int:
     started = SystemClock.now()
     folder = Path.cwd()
     project = user_home().project(folder) if command else Project(user_home().root / "projects" / PROJECT)
-    gateway, finish = _gateway(options, project, folder if command else None)
-    with gateway:
-        code = _run(command, gateway.url) if command else _serve(gateway)
+    asks = options.mode == "ask"
+    gateway, desk, finish = _gateway(options, project, folder if command else None)
+    if asks and command:
+        _say("sevenfold gateway: what it proposes waits for you in another terminal: sevenfold decisions")
+    with gateway, desk:
+        code = _run(command, gateway.url, is_watched=asks) if command else _serve(gateway, desk)
     finish(started)
     return code
 
 
 def _gateway(
     options: argparse.Namespace, project: Project, folder: Path | None
-) -> tuple[Gateway, Callable[[float], None]]:
-    """The gateway, and a function that prints its report, given the time at which it was started."""
+) -> tuple[Gateway, ProposalDesk, Callable[[float], None]]:
+    """The gateway, where it proposes, and a function that prints its report, given the time of its start."""
     from sevenfold.doors.follower.follower import ConversationFollower
     from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
     from sevenfold.doors.follower.secret import secret_of
     from sevenfold.doors.gateway.broker import Broker
+    from sevenfold.doors.gateway.desk import ProposalDesk
     from sevenfold.doors.gateway.keeper import GatewayKeeper
     from sevenfold.doors.gateway.recorder import Recorder
     from sevenfold.doors.gateway.relay import Handling
@@ -96,10 +103,14 @@ def _gateway(
 
     keeping: KeepingFollower | None = None
     follower = ConversationFollower(*place, clock=SystemClock(), ids=RandomIds(), gate=gate)
-    if options.mode == "keep":
+    if options.mode != "watch":
         untouched = "a request was sent as it came"
         kept = KeepingOptions(
-            settings, gate=gate, failed=lambda error: say(f"{untouched}: {error}"), note=say
+            settings,
+            gate=gate,
+            failed=lambda error: say(f"{untouched}: {error}"),
+            note=say,
+            only_proposes=options.mode == "ask",
         )
         follower = keeping = KeepingFollower(*place, kept, clock=SystemClock(), ids=RandomIds())
     recorder = Recorder(follower, say)
@@ -123,17 +134,27 @@ def _gateway(
         if broker is not None:
             _say(broker_line(broker.asked, broker.given_again))
 
-    return gateway, finish
+    # A program that we start has the terminal for itself.
+    tell = say if folder is None else _silently
+    return gateway, ProposalDesk(keeping, recorder, store, tell), finish
 
 
-def _run(command: Sequence[str], url: str) -> int:
-    """Run a program whose requests go through the gateway; returns its exit code."""
+def _silently(sentence: str) -> None:
+    """Say nothing."""
+
+
+def _run(command: Sequence[str], url: str, *, is_watched: bool = False) -> int:
+    """Run a program whose requests go through the gateway; returns its exit code.
+
+    If it is watched, nothing that it starts can decide about what the gateway proposes.
+    """
+    env = environment(os.environ, url) | ({AGENT_VARIABLE: "gateway"} if is_watched else {})
     # Ctrl-C is for the program, which shares our terminal; we end when it does.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        program = subprocess.Popen(
-            with_address(command, url), env=environment(os.environ, url), preexec_fn=_take_interrupts
-        )
+        program = subprocess.Popen(with_address(command, url), env=env, preexec_fn=_take_interrupts)
+        if is_watched:
+            brand(program.pid)
         return program.wait()
     except OSError as error:
         raise UserError(f"{one_line(command[0], 80)}: cannot be started: {error.strerror}") from error
@@ -162,15 +183,17 @@ def with_address(command: Sequence[str], url: str) -> list[str]:
     return [command[0], "-c", f'openai_base_url="{url}/v1"', *command[1:]]
 
 
-def _serve(gateway: Gateway) -> int:
-    """Serve until interrupted."""
+def _serve(gateway: Gateway, desk: ProposalDesk) -> int:
+    """Serve until interrupted; what is proposed is decided by lines that the user types."""
     write(
-        "Requests are passed on unchanged and recorded. Start a program with\n"
+        "Requests are passed on and recorded. Start a program with\n"
         f"  {ANTHROPIC.url_variable}={gateway.url}\n"
         f"  {OPENAI.url_variable}={gateway.url}/v1\n"
         "Ctrl-C stops the gateway.\n"
     )
     sys.stdout.flush()
+    if sys.stdin is not None and sys.stdin.isatty():
+        threading.Thread(target=_decide, args=(desk,), daemon=True).start()
     # A service manager ends it with this signal; what has passed is recorded then, too.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -180,6 +203,13 @@ def _serve(gateway: Gateway) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _decide(desk: ProposalDesk) -> None:
+    """Carry out what the user types."""
+    for line in sys.stdin:
+        if line.strip():
+            _say(f"sevenfold gateway: {desk.decide(line)}")
 
 
 def _say(sentence: str) -> None:

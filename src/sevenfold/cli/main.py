@@ -59,6 +59,7 @@ COMMANDS = {
     "purge": "remove a session, or mask one leaked secret everywhere",
     "gc": "remove stored tool results that are no longer needed",
     "gateway": "pass a program's requests on unchanged, and record what they cost and what broke the cache",
+    "decisions": "decide what a gateway in the mode ask proposes, or undo what it did",
     "work": "carry out the jobs of a store in PostgreSQL: a worker",
     "serve": "serve sessions with agents over HTTP, to the users of several tenants",
     "tenants": "show and change who may use a server, with which tokens, and for how much",

@@ -1,4 +1,4 @@
-"""Orders of the user to a session that some process has open: stop a task, undo a decision.
+"""Orders of the user to a session that some process has open: stop a task, undo a decision, agree to a proposal.
 
 Only the process that holds a session's lease may write to it, so whoever wants something done there sends it an order
 through the mailbox of the store. Agents reach the mailbox too. So an order is sealed with a key from a file that only
@@ -29,7 +29,7 @@ from sevenfold.stores import token_file
 from sevenfold.stores.home import user_home
 from sevenfold.stores.lineage import must_be_user
 
-Action = Literal["stop", "undo"]
+Action = Literal["stop", "undo", "agree", "decline"]
 KEY_FILE = "orders.key"
 PATIENCE = 20.0
 """Seconds after which an order that was not carried out is void."""
@@ -50,7 +50,7 @@ class Order(Struct, frozen=True):
     """The opening of the session that it is meant for."""
     action: Action
     target: str
-    """The task or the decision."""
+    """The task, the decision or the proposal."""
     until: float
     """When it becomes void, in seconds since 1970."""
 

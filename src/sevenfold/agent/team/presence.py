@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
 from sevenfold.agent.team.orders import Action, OrderBox, OrderOutcome, OrderTaker, await_outcome
+from sevenfold.agent.team.proposals import Done, Proposal
 from sevenfold.conversation import edits
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
 from sevenfold.errors import Refused, SevenfoldError, TranscriptError, TranscriptOvertaken
@@ -181,6 +182,10 @@ class TaskList(Struct, frozen=True):
     """This opening of the session, which orders must name; empty if it takes none."""
     outcomes: tuple[OrderOutcome, ...] = ()
     """What became of the newest orders."""
+    proposals: tuple[Proposal, ...] = ()
+    """What waits for the user's decision."""
+    done: tuple[Done, ...] = ()
+    """What was done to the context of a session that another program leads."""
 
 
 class TaskFile:
@@ -199,12 +204,15 @@ class TaskFile:
     def update(self, tasks: TaskRegistry, tell: Callable[[Event], object], orders: OrderTaker) -> None:
         """Write the list if it has changed; errors are reported, never raised."""
         try:
-            current = TaskList(os.getpid(), tuple(tasks), orders.run, tuple(orders.outcomes))
-            if current != self._written:
-                self._files.write(self.NAME, msgspec.json.encode(current))
-                self._written = current
+            self.publish(TaskList(os.getpid(), tuple(tasks), orders.run, tuple(orders.outcomes)))
         except (SevenfoldError, OSError) as error:
             tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
+
+    def publish(self, current: TaskList) -> None:
+        """Write the list if it has changed; raises what the folder raises."""
+        if current != self._written:
+            self._files.write(self.NAME, msgspec.json.encode(current))
+            self._written = current
 
     def remove(self) -> None:
         """Remove the file when the session is closed, because no task is running any more."""

@@ -7,12 +7,13 @@ goes wrong in between, the program's own bytes are sent.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.gate import Gate
+from sevenfold.doors.follower.consent import Consent
 from sevenfold.doors.follower.follower import (
     ClientCall,
     ConversationFollower,
@@ -67,6 +68,8 @@ class KeepingOptions(Struct, frozen=True):
     """Told whatever made the follower send a program's own bytes."""
     note: Callable[[str], None] = lambda sentence: None
     """Told of decisions that a person should know of."""
+    only_proposes: bool = False
+    """Whether nothing happens that nobody has agreed to."""
 
 
 class KeepingFollower(ConversationFollower):
@@ -93,10 +96,14 @@ class KeepingFollower(ConversationFollower):
     def figures(self) -> KeptFigures:
         """What was done, saved and spent so far, in all conversations."""
         total = self._closed
-        for conversation in tuple(self._open.values()):
-            if isinstance(conversation, KeptConversation):
-                total += conversation.figures
+        for conversation in self.kept:
+            total += conversation.figures
         return total
+
+    @property
+    def kept(self) -> Sequence[KeptConversation]:
+        """The conversations that are open."""
+        return [each for each in tuple(self._open.values()) if isinstance(each, KeptConversation)]
 
     def figures_of(self, call: FollowedCall) -> KeptFigures:
         """What was done, saved and spent so far in the conversation of a request."""
@@ -167,13 +174,14 @@ class KeepingFollower(ConversationFollower):
 
     def settle(self, seconds: float = 5.0) -> None:
         """Wait at most so long, for each conversation, for summaries that are being made."""
-        for conversation in self._open.values():
-            if isinstance(conversation, KeptConversation):
-                conversation.settle(seconds)
+        for conversation in self.kept:
+            conversation.settle(seconds)
 
     def _recorded_in(self, log: Log, name: str) -> RecordedConversation:
         transcript = transcript_in(
             log, name, self._folder, clock=self._clock, ids=self._ids, gate=self._gate()
         )
         parts = factory.parts_in(self._store, log, name, self._options.settings, self._folder)
-        return KeptConversation(transcript, name, parts, self._clock, self._options.note)
+        agrees = not self._options.only_proposes
+        consent = Consent(self._ids.new, self._clock.now, agrees_to_all=agrees)
+        return KeptConversation(transcript, name, parts, self._clock, self._options.note, consent)

@@ -14,16 +14,18 @@ from threading import RLock
 
 from msgspec import Struct
 
+from sevenfold.conversation import edits
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
+from sevenfold.doors.follower.consent import AtHand, Consent
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
 from sevenfold.doors.follower.judging import MOST_DEARER, RequestJudge, SentRequest
 from sevenfold.doors.follower.kept_figures import KeptFigures
-from sevenfold.doors.follower.leading import led, may_ask, most_tokens, own_frame, room_made
+from sevenfold.doors.follower.leading import led, may_ask, most_tokens, own_frame, room_made, summary_usd
 from sevenfold.doors.follower.own_calls import BehindSentMessages
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.recording import (
@@ -32,15 +34,16 @@ from sevenfold.doors.follower.recording import (
     RequestChanges,
     RequestComparison,
 )
-from sevenfold.errors import ContextFull, InputError
+from sevenfold.errors import ContextFull, InputError, Refused
 from sevenfold.events import Acted, Event, Proposed, Veto
+from sevenfold.layers.compact.layer import AheadSummary
 from sevenfold.ports import Client, Clock
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Relayed, Undone
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import MILLION, Usage
 from sevenfold.session import factory
 from sevenfold.wire.client_request import Api, ClientRequest
 
@@ -66,9 +69,11 @@ class KeptConversation(RecordedConversation):
         name: str,
         parts: factory.SessionParts,
         clock: Clock,
-        note: Callable[[str], None] = lambda sentence: None,
+        note: Callable[[str], None],
+        consent: Consent,
     ) -> None:
-        """``note`` is told of decisions that a person should know of."""
+        """``note`` is told of decisions that a person should know of; ``consent`` is asked before layers act."""
+        self.consent = consent
         self._note = note
         self._judge = RequestJudge()
         self._done = KeptFigures()
@@ -184,6 +189,8 @@ class KeptConversation(RecordedConversation):
             if measured is not None:
                 self._growth.answered(measured.usage.total)
                 self._judged(conversation, measured.usage)
+            if self.consent.newly_agreed("compact"):
+                conversation.state(AheadSummary).try_again()
             is_time = self._growth.is_time_for_summary(conversation.window.threshold) and may_ask(
                 conversation
             )
@@ -266,6 +273,32 @@ class KeptConversation(RecordedConversation):
         own_usd = 0.0 if self._conversation is None else self._conversation.own_usd
         return replace(self._done, saved_usd=self._judge.savings.usd, own_usd=own_usd)
 
+    def undo(self, decision: str) -> str:
+        """Undo a decision of our layers, on the user's order; from then on nothing is changed in this conversation."""
+        conversation = self._conversation
+        if conversation is None:
+            raise Refused(
+                "the program has sent nothing since the gateway was started; order it again after its next request"
+            )
+        with conversation.lock:
+            if self._may_show_all(conversation, decision):
+                self.transcript.decide(Undone(decision=decision))
+            else:
+                edits.undo(conversation, decision)
+            self._view_changed()
+            self._is_given_up = True
+        return f"{decision} is undone; nothing is changed in this conversation until the gateway is started again"
+
+    def _may_show_all(self, conversation: Conversation, decision: str) -> bool:
+        """Whether this is our newest compaction, and what it took out would be accepted by the model.
+
+        The window that we keep may be far smaller than the model's.
+        """
+        if decision != self.transcript.view.boundary or decision not in self._program_view.boundaries:
+            return False
+        view = self.transcript.view_after(Undone(decision=decision))
+        return conversation.epoch.gauge.size(view).high < most_tokens(conversation)
+
     def settle(self, seconds: float = 5.0) -> None:
         """Wait at most so long for a summary under way."""
         self._threads.close(seconds)
@@ -321,12 +354,23 @@ class KeptConversation(RecordedConversation):
         """Leave compaction to the summary that is made beside the conversation, as long as everything fits."""
         if isinstance(event, Acted):
             self._done = self._done.after(event)
+            self.consent.acted(event)
         conversation = self._conversation
-        if not self._making_room or conversation is None or not isinstance(event, Proposed):
+        if conversation is None or not isinstance(event, Proposed):
             return None
-        if event.layer == "compact" and conversation.last_size.high < conversation.window.blocking:
+        fits = conversation.last_size.high < conversation.window.blocking
+        if self._making_room and event.layer == "compact" and fits:
             return Veto("the summary is made beside the conversation")
+        if not self.consent.may(event, self._at_hand(conversation)):
+            return Veto("nobody has agreed to it")
         return None
+
+    def _at_hand(self, conversation: Conversation) -> AtHand:
+        """What a proposal says about the conversation."""
+        size = conversation.last_size.tokens
+        price = conversation.profile.price(size)
+        read_usd = None if price is None else price.read / MILLION
+        return AtHand(size, conversation.window.effective, read_usd, summary_usd(conversation) or 0.0)
 
     def _newest_words(self) -> str:
         items = reversed(self.transcript.view.items)

@@ -103,14 +103,21 @@ def room_made(conversation: Conversation) -> Flow[None]:
         yield from turn.make_room(conversation)
 
 
+def summary_usd(conversation: Conversation) -> float | None:
+    """About what a summary would cost now; None if prices are unknown."""
+    price = conversation.profile.price(conversation.last_size.tokens)
+    if price is None:
+        return None
+    written = SUMMARY_TOKENS * conversation.window.scale
+    return (conversation.last_size.tokens * price.read + written * price.output) / MILLION
+
+
 def may_ask(conversation: Conversation) -> bool:
     """Whether a summary now would be within the share of the bill that our own calls may have."""
-    price = conversation.profile.price(conversation.last_size.tokens)
+    cost = summary_usd(conversation)
     bill = conversation.account.usd
-    if price is None or bill is None:
+    if cost is None or bill is None:
         return True
-    written = SUMMARY_TOKENS * conversation.window.scale
-    cost = (conversation.last_size.tokens * price.read + written * price.output) / MILLION
     return cost <= MOST_OF_ONE * bill and conversation.own_usd + cost <= MOST_OF_ALL * bill
 
 

@@ -66,8 +66,8 @@ def kept_lines(changed: int, figures: KeptFigures) -> list[str]:
     return [
         f"{'kept':<12}{changed} {requests} sent with less in them: {_done(figures)}",
         f"{'saved':<12}{_saved(figures)}",
-        f"{'undo':<12}the program's own conversation is whole, and without --mode keep it is sent whole; "
-        "`sevenfold decisions` lists what was decided and undoes it",
+        f"{'undo':<12}the program's own conversation is whole, and with --mode watch it is sent whole; "
+        "`sevenfold inspect` undoes single decisions, and `sevenfold decisions` those of a gateway that runs",
     ]
 
 

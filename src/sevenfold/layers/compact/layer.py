@@ -198,6 +198,10 @@ class AheadSummary:
             self.basis = self._compactor.basis(divided)
             self._c.run_background(self._work(divided), self._done, "summary", _shortfall)
 
+    def try_again(self) -> None:
+        """Begin anew with the next answer, whatever became of the attempt before: somebody has agreed to it."""
+        self._tried = None
+
     def swap(self) -> Flow[None]:
         """Compact with the summary if it is ready and still covers the beginning of the conversation."""
         basis = self.basis
