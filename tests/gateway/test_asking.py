@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,8 @@ from sevenfold.doors.follower.follower import FollowedCall
 from sevenfold.doors.follower.keeper import KeepingFollower, KeepingOptions
 from sevenfold.doors.gateway.desk import ProposalDesk
 from sevenfold.doors.gateway.recorder import Recorder
+from sevenfold.doors.inspector import orders
+from sevenfold.doors.inspector.proposal_view import proposals_view
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Proposed
 from sevenfold.settings import Settings
@@ -171,6 +174,27 @@ def test_what_is_shown_to_other_processes_is_gone_with_the_gateway(gateway: Aski
     assert path.exists()
     gateway.desk.close()
     assert not path.exists()
+
+
+def test_the_inspector_shows_what_waits_and_decides_it(gateway: AskingGateway) -> None:
+    gateway.talk_until(lambda: bool(gateway.waiting()))
+    path = SessionFiles(gateway.folder, "work").transcript
+    (row,) = proposals_view(path)["proposals"]
+    assert row["id"] == gateway.waiting()[0].id
+    assert "tokens would leave the context" in row["text"]
+    looking = threading.Thread(target=_look_until_decided, args=(gateway,))
+    looking.start()
+    assert orders.agree(path, row["id"]).done
+    looking.join()
+    assert proposals_view(path) == {"proposals": []}
+    with pytest.raises(Refused, match="no gateway has this session open"):
+        orders.decline(path.with_name("other.jsonl"), row["id"])
+
+
+def _look_until_decided(gateway: AskingGateway) -> None:
+    while gateway.waiting():
+        gateway.desk.look()
+    gateway.desk.look()
 
 
 def proposed(layer: str, **facts: Any) -> Proposed:

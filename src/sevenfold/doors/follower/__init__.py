@@ -7,6 +7,8 @@ follower    the conversations of all programs
 keeper      the same for doors that act, and what to send in place of a request
 keeping     one conversation that our layers keep within its window
 judging     what changed requests cost beside the program's own, by the usage that the provider reports
+kept_figures   what was done, saved and spent
+consent     what a person has agreed to, and what was done
 leading     the conversation in which the layers work, and what precedes the messages in our own calls
 program_view, deciding, rewriting   what the program still sends, what we decided about each block, the bytes of it
 

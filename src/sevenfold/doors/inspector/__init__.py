@@ -6,6 +6,7 @@
     list_view     what the list of sessions shows
     session_view  what the page of a session shows
     request_view  what the page of a request shows
+    proposal_view what a gateway that asks proposes for a session
     orders        what the page can have done
     wording       categories and causes in words
     assets        the page itself: modules, style, and uPlot

@@ -39,7 +39,7 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 API = "/api/"
-ORDERS = re.compile(r"/api/(s/[0-9a-f]+/(undo|stop)|memory/(forget|undo))")
+ORDERS = re.compile(r"/api/(s/[0-9a-f]+/(undo|stop|agree|decline)|memory/(forget|undo))")
 """The addresses to which the page posts what is to be done."""
 _OWN_SITES = (b"same-origin", b"none")
 

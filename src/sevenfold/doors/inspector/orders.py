@@ -1,4 +1,4 @@
-"""What the page can have done: undo a decision, stop a task, forget what is remembered.
+"""What the page can have done: undo a decision, decide a proposal, stop a task, forget what is remembered.
 
 A session has one writer. If a process has it open, the page's wish goes to that process as an order of the user's,
 which is sealed; see `sevenfold.agent.team.orders`. If nobody has, this process takes the session's lease, acts, and
@@ -36,7 +36,7 @@ class Ordered(Struct, frozen=True):
 
 
 class SessionOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session is to do: the task to stop, or the decision to undo."""
+    """What a session is to do: the task to stop, the decision to undo, or the proposal to decide."""
 
     target: str
 
@@ -85,6 +85,22 @@ def stop(path: Path, task: str) -> Ordered:
     if not is_held(path):
         raise Refused("no process has this session open, so nothing of it runs any more")
     return _order(path, "stop", task)
+
+
+def agree(path: Path, proposal: str) -> Ordered:
+    """Agree to what a gateway proposes for a session that it has open."""
+    return _decided(path, "agree", proposal)
+
+
+def decline(path: Path, proposal: str) -> Ordered:
+    """Decline what a gateway proposes for a session that it has open."""
+    return _decided(path, "decline", proposal)
+
+
+def _decided(path: Path, action: Action, proposal: str) -> Ordered:
+    if not is_held(path):
+        raise Refused("no gateway has this session open any more, so nothing of it waits for a decision")
+    return _order(path, action, proposal)
 
 
 def _order(path: Path, action: Action, target: str) -> Ordered:

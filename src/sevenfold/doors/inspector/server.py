@@ -28,6 +28,7 @@ from sevenfold.doors.inspector import (
     content_view,
     memory_view,
     orders,
+    proposal_view,
     replay_view,
     request_view,
     session_view,
@@ -102,6 +103,9 @@ class Inspector:
             Route("/api/s/{key}/replay", self.replay),
             Route("/api/s/{key}/undo", self.undo, methods=["POST"]),
             Route("/api/s/{key}/stop", self.stop, methods=["POST"]),
+            Route("/api/s/{key}/proposals", self.proposals),
+            Route("/api/s/{key}/agree", self.agree, methods=["POST"]),
+            Route("/api/s/{key}/decline", self.decline, methods=["POST"]),
             Route("/api/memory", self.memory),
             Route("/api/memory/forget", self.forget, methods=["POST"]),
             Route("/api/memory/undo", self.undo_change, methods=["POST"]),
@@ -216,6 +220,13 @@ class Inspector:
         """What runs in the background."""
         return JsonAnswer(await _in_thread(memory_view.tasks_view))
 
+    async def proposals(self, request: Request) -> Response:
+        """What a gateway proposes for a session."""
+        listed = self.shelf.find(request.path_params["key"])
+        if listed is None or listed.stored.tool != "Sevenfold":
+            return JsonAnswer({"proposals": []})
+        return JsonAnswer(await _in_thread(proposal_view.proposals_view, listed.stored.path))
+
     # -- orders ------------------------------------------------------------------------------------
 
     async def undo(self, request: Request) -> Response:
@@ -225,6 +236,14 @@ class Inspector:
     async def stop(self, request: Request) -> Response:
         """Stop a task of a session."""
         return await self._order_session(request, orders.stop)
+
+    async def agree(self, request: Request) -> Response:
+        """Agree to what a gateway proposes."""
+        return await self._order_session(request, orders.agree)
+
+    async def decline(self, request: Request) -> Response:
+        """Decline what a gateway proposes."""
+        return await self._order_session(request, orders.decline)
 
     async def forget(self, request: Request) -> Response:
         """Forget an entry of memory."""

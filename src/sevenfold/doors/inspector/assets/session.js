@@ -6,6 +6,7 @@ import { append, bar, card, h, replace, swatch, tile } from "./dom.js";
 import { bytes, money, pause, percent, plural, stamp, tokens, whole } from "./format.js";
 import { itemLine, toggle } from "./items.js";
 import { undoButton } from "./orders.js";
+import { proposalsCard } from "./proposals.js";
 
 const ROWS = 50;
 const KINDS = [["", "everything"], ["user", "your words"], ["assistant", "the model’s words"], ["tool_use", "calls"], ["edit", "edits"],
@@ -64,6 +65,7 @@ export async function sessionPage(key, setState) {
     : h("p", { class: "quiet" }, "No prompt was paid for twice."));
 
   const whatif = whatIfCard(session, charts);
+  const proposals = proposalsCard(session);
   drawHead();
   const clock = setInterval(drawIdle, 5000);
   const cursor = () => `/api/s/${key}/stream?cursor=${session.cursor}&revised=${session.series.revised}&tools=${tools}`;
@@ -88,7 +90,7 @@ export async function sessionPage(key, setState) {
   const node = h("div", null,
     h("div", { class: "crumbs" }, h("a", { href: "#/" }, "Sessions"), session.project ? ` / ${session.project}` : ""),
     h("h1", null, session.title, " ", h("small", { class: "sub" }, running)),
-    about, findings, tiles,
+    about, proposals.card, findings, tiles,
     chartCard(session, charts),
     idleCard,
     whatif.card,
@@ -96,7 +98,7 @@ export async function sessionPage(key, setState) {
     session.marks.some((mark) => mark.kind === "compaction") ? compactionsCard(session) : null,
     h("div", { class: "two" }, ledgerCard(session), leftCard(session)),
     session.agents.length ? agentsCard(session) : null);
-  return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); whatif.stop(); } };
+  return { node, title: session.title, ready: () => charts.start(), leave: () => { stop(); clearInterval(clock); charts.stop(); whatif.stop(); proposals.stop(); } };
 }
 
 function choicesTable(choices) {
