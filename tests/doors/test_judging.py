@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sevenfold.doors.follower.follower import CallEnd, FollowedCall
-from sevenfold.doors.follower.judging import RequestJudge, SentRequest
+from sevenfold.doors.follower.judging import JudgedRequest, RequestJudge
 from sevenfold.doors.follower.keeper import KeepingFollower
 from sevenfold.doors.follower.keeping import KeptConversation
 from sevenfold.profiles import find
@@ -26,7 +26,7 @@ FILLER = "The build ran, and nobody had anything to add to it. " * 24
 def judged(
     judge: RequestJudge, own: int, sent: int, usage: Usage, *, at: float, continues: bool = True
 ) -> None:
-    judge.sent(SentRequest(own, sent, at, own != sent, continues))
+    judge.sent(JudgedRequest(own, sent, at, own != sent, continues))
     judge.answered(usage, PROFILE, at + 1)
 
 

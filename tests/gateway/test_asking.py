@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.team.presence import TaskFile, TaskList
-from sevenfold.agent.team.proposals import Proposal, described
+from sevenfold.agent.team.proposals import PendingProposal, described
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.doors.follower.consent import AtHand, Consent
 from sevenfold.doors.follower.follower import FollowedCall
@@ -95,7 +95,7 @@ class AskingGateway:
         assert outcome is not None
         return outcome.text
 
-    def waiting(self) -> tuple[Proposal, ...]:
+    def waiting(self) -> tuple[PendingProposal, ...]:
         """What is proposed at the moment."""
         return self.follower.kept[0].consent.waiting
 
@@ -228,7 +228,7 @@ def test_an_agreement_holds_for_one_act() -> None:
 
 
 def test_a_proposal_says_what_would_leave_how_much_and_what_it_costs_and_saves() -> None:
-    proposal = Proposal(
+    proposal = PendingProposal(
         id="4f21c3", layer="compact", what="summarise 212 records", why="auto", at=0.0,
         tokens=148_000, usd=0.31, own_usd=0.09, saves_usd=0.07,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from sevenfold.agent.team.orders import OrderTaker
 from sevenfold.agent.team.presence import TaskFile, TaskList
-from sevenfold.agent.team.proposals import Done, Proposal
+from sevenfold.agent.team.proposals import Done, PendingProposal
 from sevenfold.cli.main import main
 from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import Project, SessionFiles
@@ -21,7 +21,7 @@ from sevenfold.stores.lineage import AGENT_VARIABLE
 
 pytestmark = pytest.mark.spec("S40.14")
 
-PROPOSAL = Proposal(
+PROPOSAL = PendingProposal(
     id="4f21c3", layer="compact", what="summarise 212 records", why="auto", at=0.0, tokens=148_000
 )
 DONE = Done(id="d-1", layer="clear", what="clear 12 old tool results", tokens=30_000)

@@ -35,11 +35,16 @@ def _waited_for(event: threading.Event) -> None:
     event.wait()
 
 
+@pytest.mark.spec("S40.7")
+def test_a_decision_takes_no_longer_than_reading_the_request_without_a_cache_would() -> None:
+    assert [keeper.patience(size) for size in (0, 50_000, 250_000, 5_000_000)] == [2.0, 2.0, 5.0, 10.0]
+
+
 @pytest.mark.spec("S40.12")
 def test_a_late_request_goes_out_untouched_and_its_conversation_is_left_alone_until_the_next_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "LEAST_SECONDS", 0.0)
     said: list[str] = []
     follower = KeepingFollower(
         JsonlStore(tmp_path),

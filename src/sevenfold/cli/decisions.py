@@ -25,7 +25,7 @@ PATIENCE = 20.0
 ANSWERS: dict[str, Action] = {"y": "agree", "yes": "agree", "n": "decline", "no": "decline"}
 
 
-class OpenSession(Struct, frozen=True):
+class GatewaySession(Struct, frozen=True):
     """A session that a gateway has open, and what it shows of it."""
 
     files: SessionFiles
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     return _order(with_it[0], options.action, name)
 
 
-def _open_sessions() -> Iterator[OpenSession]:
+def _open_sessions() -> Iterator[GatewaySession]:
     """The sessions that gateways have open and in which something waits or was done."""
     projects = user_home().root / "projects"
     for path in sorted(projects.glob(f"*/agents/*/{TaskFile.NAME}")):
@@ -65,16 +65,16 @@ def _open_sessions() -> Iterator[OpenSession]:
         except (OSError, msgspec.DecodeError):
             continue
         if (listed.proposals or listed.done) and is_held(files.transcript):
-            yield OpenSession(files, listed)
+            yield GatewaySession(files, listed)
 
 
-def _ids(session: OpenSession, action: str) -> Sequence[str]:
+def _ids(session: GatewaySession, action: str) -> Sequence[str]:
     if action == "undo":
         return [done.id for done in session.listed.done if done.id]
     return [proposal.id for proposal in session.listed.proposals]
 
 
-def _list(sessions: Sequence[OpenSession]) -> int:
+def _list(sessions: Sequence[GatewaySession]) -> int:
     """Print what waits and what was done; in a terminal, ask about each proposal."""
     if not sessions:
         sys.stdout.write("Nothing waits for a decision.\n")
@@ -98,7 +98,7 @@ def _list(sessions: Sequence[OpenSession]) -> int:
     return code
 
 
-def _order(session: OpenSession, action: Action, name: str) -> int:
+def _order(session: GatewaySession, action: Action, name: str) -> int:
     """Order the gateway to do something, and print what became of it."""
     files = session.files
     with ExitStack() as opened:

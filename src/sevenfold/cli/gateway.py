@@ -104,11 +104,10 @@ def _gateway(
     keeping: KeepingFollower | None = None
     follower = ConversationFollower(*place, clock=SystemClock(), ids=RandomIds(), gate=gate)
     if options.mode != "watch":
-        untouched = "a request was sent as it came"
         kept = KeepingOptions(
             settings,
             gate=gate,
-            failed=lambda error: say(f"{untouched}: {error}"),
+            failed=lambda error: say(f"a request was sent as it came: {error}"),
             note=say,
             only_proposes=options.mode == "ask",
         )
@@ -116,23 +115,18 @@ def _gateway(
     recorder = Recorder(follower, say)
     keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
     broker = Broker() if options.broker else None
-    gateway = Gateway(
-        recorder,
-        upstreams,
-        host=options.host,
-        port=options.port or 0,
-        handling=Handling(keeper, broker),
-    )
+    handling = Handling(keeper, broker)
+    gateway = Gateway(recorder, upstreams, host=options.host, port=options.port or 0, handling=handling)
 
     def finish(since: float) -> None:
         written = [store.files(name).transcript for name in follower.sessions]
-        for line in five_lines(written, recorder.statistics, since):
-            _say(line)
+        lines = five_lines(written, recorder.statistics, since)
         if keeper is not None and keeping is not None:
-            for line in kept_lines(keeper.changed, keeping.figures):
-                _say(line)
+            lines += kept_lines(keeper.changed, keeping.figures)
         if broker is not None:
-            _say(broker_line(broker.asked, broker.given_again))
+            lines.append(broker_line(broker.asked, broker.given_again))
+        for line in lines:
+            _say(line)
 
     # A program that we start has the terminal for itself.
     tell = say if folder is None else _silently

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
 from sevenfold.agent.team.orders import Action, OrderBox, OrderOutcome, OrderTaker, await_outcome
-from sevenfold.agent.team.proposals import Done, Proposal
+from sevenfold.agent.team.proposals import Done, PendingProposal
 from sevenfold.conversation import edits
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
 from sevenfold.errors import Refused, SevenfoldError, TranscriptError, TranscriptOvertaken
@@ -182,7 +182,7 @@ class TaskList(Struct, frozen=True):
     """This opening of the session, which orders must name; empty if it takes none."""
     outcomes: tuple[OrderOutcome, ...] = ()
     """What became of the newest orders."""
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[PendingProposal, ...] = ()
     """What waits for the user's decision."""
     done: tuple[Done, ...] = ()
     """What was done to the context of a session that another program leads."""

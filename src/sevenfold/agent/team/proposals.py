@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Proposal(Struct, frozen=True, kw_only=True):
+class PendingProposal(Struct, frozen=True, kw_only=True):
     """What a layer would do if the user agrees."""
 
     id: str
@@ -39,7 +39,7 @@ class Done(Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-def described(proposal: Proposal) -> str:
+def described(proposal: PendingProposal) -> str:
     """A proposal in a sentence or two: what would leave, how much, what it costs and what it saves."""
     leaves = (
         f"about {proposal.tokens:,} tokens would leave the context"
@@ -52,7 +52,7 @@ def described(proposal: Proposal) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _price(proposal: Proposal) -> str:
+def _price(proposal: PendingProposal) -> str:
     saves = f"then about {_money(proposal.saves_usd)} less with each request" if proposal.saves_usd else ""
     if proposal.usd is None:
         return saves and f"it costs an unknown amount once, {saves}"

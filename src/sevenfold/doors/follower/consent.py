@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from sevenfold.agent.team.proposals import Done, Proposal
+from sevenfold.agent.team.proposals import Done, PendingProposal
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Proposed
 
@@ -47,7 +47,7 @@ class Consent:
         self._new_id = new_id
         self._now = now
         self._lock = threading.Lock()
-        self._waiting: dict[str, Proposal] = {}
+        self._waiting: dict[str, PendingProposal] = {}
         """By layer."""
         self._agreed: set[str] = set()
         self._fresh: set[str] = set()
@@ -59,7 +59,7 @@ class Consent:
         self._done: deque[Done] = deque(maxlen=MOST_DONE)
 
     @property
-    def waiting(self) -> tuple[Proposal, ...]:
+    def waiting(self) -> tuple[PendingProposal, ...]:
         """What nobody has decided yet."""
         with self._lock:
             return tuple(self._waiting.values())
@@ -127,7 +127,7 @@ class Consent:
             self._declined_at[proposal.layer] = self._size
         return f"declined: it is proposed again when the conversation has grown by {ASKED_AGAIN:.0%} of the window"
 
-    def _taken(self, name: str) -> Proposal:
+    def _taken(self, name: str) -> PendingProposal:
         """Take a proposal out of those that wait; raises `Refused` if it does not wait any more."""
         with self._lock:
             for layer, proposal in self._waiting.items():
@@ -138,10 +138,12 @@ class Consent:
             f"no proposal {name} waits for a decision any more; `sevenfold decisions` lists those that do"
         )
 
-    def _proposal(self, event: Proposed, at_hand: AtHand, before: Proposal | None) -> Proposal:
+    def _proposal(
+        self, event: Proposed, at_hand: AtHand, before: PendingProposal | None
+    ) -> PendingProposal:
         own_usd = at_hand.own_usd if event.layer == "compact" else 0.0
         saves = None if at_hand.read_usd is None else event.tokens * at_hand.read_usd
-        return Proposal(
+        return PendingProposal(
             id=before.id if before else self._new_id()[:6],
             layer=event.layer,
             what=event.what,

@@ -23,7 +23,7 @@ LONG_LIFETIME = 3600
 SHORT_LIFETIME = 300
 
 
-class SentRequest(Struct, frozen=True):
+class JudgedRequest(Struct, frozen=True):
     """A request as it went out."""
 
     own_bytes: int
@@ -51,7 +51,7 @@ class RequestJudge:
         self.savings = Savings()
         self.untouched_tokens = 0.0
         """About how many tokens the program's own request would have had, instead of the newest changed one."""
-        self._sent: SentRequest | None = None
+        self._sent: JudgedRequest | None = None
         self._own_bytes_before = 0
         """The size of the program's own body in the request before."""
         self._answered_at: float | None = None
@@ -60,7 +60,7 @@ class RequestJudge:
         self._has_cache = False
         """Whether the provider has reported any use of a cache in this conversation."""
 
-    def sent(self, request: SentRequest) -> None:
+    def sent(self, request: JudgedRequest) -> None:
         """Take note of the request that goes out now."""
         self._sent = request
 
@@ -81,7 +81,7 @@ class RequestJudge:
         self._answered_at = now
         return self.savings
 
-    def _judge(self, sent: SentRequest, usage: Usage, profile: Profile) -> None:
+    def _judge(self, sent: JudgedRequest, usage: Usage, profile: Profile) -> None:
         """Add a changed request to the savings, if what the program's own would have cost can be told."""
         if self._answered_at is None or not sent.continues:
             return

@@ -23,7 +23,7 @@ from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_com
 from sevenfold.doors.follower.consent import AtHand, Consent
 from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
-from sevenfold.doors.follower.judging import MOST_DEARER, RequestJudge, SentRequest
+from sevenfold.doors.follower.judging import MOST_DEARER, JudgedRequest, RequestJudge
 from sevenfold.doors.follower.kept_figures import KeptFigures
 from sevenfold.doors.follower.leading import led, may_ask, most_tokens, own_frame, room_made, summary_usd
 from sevenfold.doors.follower.own_calls import BehindSentMessages
@@ -313,7 +313,7 @@ class KeptConversation(RecordedConversation):
         self._own = own
         self._sent = sent
         is_changed = sent is not own
-        self._judge.sent(SentRequest(len(own), len(sent), self._clock.now(), is_changed, self._continues))
+        self._judge.sent(JudgedRequest(len(own), len(sent), self._clock.now(), is_changed, self._continues))
 
     def _judged(self, conversation: Conversation, usage: Usage) -> None:
         """Learn what the newest request cost; give up if what we send stays dearer than the program's own."""

@@ -16,7 +16,7 @@ from typing import Self
 
 from sevenfold.agent.team.orders import Action, OrderTaker
 from sevenfold.agent.team.presence import TaskFile, TaskList
-from sevenfold.agent.team.proposals import Proposal, described
+from sevenfold.agent.team.proposals import PendingProposal, described
 from sevenfold.doors.follower.consent import Consent
 from sevenfold.doors.follower.keeper import KeepingFollower
 from sevenfold.doors.follower.keeping import KeptConversation
@@ -169,7 +169,7 @@ class Tray:
         for proposal in waiting:
             self._tell(proposal)
 
-    def _tell(self, proposal: Proposal) -> None:
+    def _tell(self, proposal: PendingProposal) -> None:
         if proposal.id not in self._told:
             self._told.add(proposal.id)
             self._say(f"proposal {proposal.id} in {self.conversation.name}: {described(proposal)}")

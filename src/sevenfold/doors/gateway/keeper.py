@@ -1,12 +1,13 @@
 """What the gateway sends in place of a program's requests, decided in the recorder's thread.
 
-There, all answers that came before have been taken in. A program waits for two seconds at most: then its own request is
-sent.
+There, all answers that came before have been taken in. A program waits no longer than the provider would need to read its
+own request without a cache, which is what it gets then: two seconds, or for a large request up to ten.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from sevenfold.doors.follower.follower import ClientCall, FollowedCall
@@ -14,7 +15,15 @@ from sevenfold.doors.follower.keeper import KeepingFollower
 from sevenfold.doors.gateway.recorder import Recorder
 from sevenfold.errors import SevenfoldError
 
-MOST_SECONDS = 2.0
+LEAST_SECONDS = 2.0
+MOST_SECONDS = 10.0
+BYTES_A_SECOND = 50_000
+"""About how much of a prompt a provider reads in a second if no cache holds it."""
+
+
+def patience(size: int) -> float:
+    """How many seconds the decision about a body of this size may take."""
+    return min(MOST_SECONDS, max(LEAST_SECONDS, size / BYTES_A_SECOND))
 
 
 class GatewayKeeper:
@@ -42,19 +51,20 @@ class GatewayKeeper:
             try:
                 self._prepare(preparation)
             finally:
-                loop.call_soon_threadsafe(settle)
+                with suppress(RuntimeError):  # it was late, and the gateway has been stopped since
+                    loop.call_soon_threadsafe(settle)
 
         if not self._recorder.submit(len(call.body), work):
             return None
         try:
             # What is late is finished all the same, and recorded; its answer is recorded by its passage.
-            async with asyncio.timeout(MOST_SECONDS):
+            async with asyncio.timeout(patience(len(call.body))):
                 return await asyncio.shield(prepared)
         except TimeoutError:
             self._recorder.submit(0, partial(self._late, preparation))
             self._recorder.say_once(
-                f"a request could not be prepared within {MOST_SECONDS:.0f} s and was sent as it came; nothing is "
-                "changed in its conversation until the user says something else"
+                "a request could not be prepared in time and was sent as it came; nothing is changed in its "
+                "conversation until the user says something else"
             )
             return None
 
