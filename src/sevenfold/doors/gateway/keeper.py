@@ -1,7 +1,7 @@
 """What the gateway sends in place of a program's requests, decided in the recorder's thread.
 
-There, all answers that came before have been taken in. A program waits two seconds at most, or for a large request up to
-ten: sent as it came, it would be read without a cache, and that takes about as long.
+There, all answers that came before have been taken in. A program waits two seconds at most, or for a large request up
+to ten: sent as it came, it would be read without a cache, and that takes about as long.
 """
 
 from __future__ import annotations
