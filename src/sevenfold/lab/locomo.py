@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -82,15 +83,15 @@ class RecallScore(Struct, frozen=True):
     def of(cls, shares: Sequence[Sequence[float]]) -> RecallScore:
         """Compute the score from the shares of evidence found: for each question, one at each depth."""
         chance = random.Random(7)
-        drawn = [
+        resampled = [
             [fmean(column) for column in zip(*chance.choices(shares, k=len(shares)), strict=True)]
             for _ in range(RESAMPLES)
         ]
         recall = {}
         interval = {}
-        for place, depth in enumerate(DEPTHS):
-            recall[str(depth)] = _percent(fmean(share[place] for share in shares))
-            means = sorted(one[place] for one in drawn)
+        for index, depth in enumerate(DEPTHS):
+            recall[str(depth)] = _percent(fmean(share[index] for share in shares))
+            means = sorted(sample_means[index] for sample_means in resampled)
             cut = round(0.025 * RESAMPLES)
             interval[str(depth)] = (_percent(means[cut]), _percent(means[-1 - cut]))
         return cls(len(shares), recall, interval)
@@ -133,16 +134,16 @@ def measure(
 ) -> LocomoReport:
     """Ask every question; with ``strangers``, also those about the next conversation, with the speakers renamed."""
     scorers = ByMeaning().scorers(by)
-    asked: list[Shares] = []
-    sure: list[Shares] = []
-    answered: list[bool] = []
+    all_shares: list[Shares] = []
+    sure_shares: list[Shares] = []
+    stranger_answers: list[bool] = []
     for number, dialogue in enumerate(dialogues):
-        examined = Examination(dialogue, by, scorers)
-        asked.append(examined.shares(dialogue, only_hidden=only_hidden))
-        sure.append(examined.shares(dialogue, only_hidden=only_hidden, sure=True))
+        examination = Examination(dialogue, by, scorers)
+        all_shares.append(examination.shares(dialogue, only_hidden=only_hidden))
+        sure_shares.append(examination.shares(dialogue, only_hidden=only_hidden, sure=True))
         if strangers and len(dialogues) > 1:
-            answered += examined.strangers(dialogues[(number + 1) % len(dialogues)])
-    return _report(asked, sure, answered)
+            stranger_answers += examination.strangers(dialogues[(number + 1) % len(dialogues)])
+    return _report(all_shares, sure_shares, stranger_answers)
 
 
 class Examination:
@@ -171,8 +172,8 @@ class Examination:
         ``only_hidden`` ignores evidence still in the context; ``sure`` counts only hits that match well.
         """
         turns = self._dialogue.turns
-        kept = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
-        visible = frozenset(turn.id for turn in kept)
+        still_in_context = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
+        visible = frozenset(turn.id for turn in still_in_context)
         shares: Shares = []
         for question in key.questions:
             evidence = question.evidence - visible
@@ -189,29 +190,35 @@ class Examination:
         return [any(not hit.weak for hit in hits) for hits in answered]
 
 
-def _report(asked: Sequence[Shares], sure: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
-    together = [one for several in asked for one in several]
-    well = [shares for several in sure for _, shares in several]
+def _report(
+    all_shares: Sequence[Shares], sure_shares: Sequence[Shares], stranger_answers: Sequence[bool]
+) -> LocomoReport:
+    pooled = [*chain.from_iterable(all_shares)]
+    pooled_sure = [shares for _, shares in chain.from_iterable(sure_shares)]
+    columns = zip(*pooled_sure, strict=True)
     sure_recall = {
-        str(depth): _percent(fmean(column))
-        for depth, column in zip(DEPTHS, zip(*well, strict=True), strict=True)
+        str(depth): _percent(fmean(column)) for depth, column in zip(DEPTHS, columns, strict=True)
     }
     by_category: dict[str, list[list[float]]] = {}
-    for category, shares in together:
+    for category, shares in pooled:
         by_category.setdefault(category, []).append(shares)
-    whole = RecallScore.of([shares for _, shares in together])
+    overall = RecallScore.of([shares for _, shares in pooled])
     return LocomoReport(
-        **structs.asdict(whole),
+        **structs.asdict(overall),
         by_category={name: RecallScore.of(shares) for name, shares in sorted(by_category.items())},
-        by_conversation=[RecallScore.of([shares for _, shares in several]) for several in asked if several],
+        by_conversation=[_score(shares) for shares in all_shares if shares],
         sure_recall=sure_recall,
-        answered_without_evidence=_percent(fmean(answered)) if answered else None,
+        answered_without_evidence=_percent(fmean(stranger_answers)) if stranger_answers else None,
     )
 
 
-def shares_found(found: Sequence[Hit], evidence: frozenset[str]) -> list[float]:
+def _score(shares: Shares) -> RecallScore:
+    return RecallScore.of([at_depths for _, at_depths in shares])
+
+
+def shares_found(hits: Sequence[Hit], evidence: frozenset[str]) -> list[float]:
     """The share of the evidence among the first hits, at each depth."""
-    uuids = [hit.uuid for hit in found]
+    uuids = [hit.uuid for hit in hits]
     return [len(evidence.intersection(uuids[:k])) / len(evidence) for k in DEPTHS]
 
 
@@ -233,49 +240,48 @@ def _dialogues(data: Path) -> Iterator[Dialogue]:
         try:
             samples = msgspec.json.decode(path.read_bytes())
         except (OSError, *NOT_JSON) as error:
-            why = getattr(error, "strerror", None) or error
-            raise InputError(f"{path}: {why}; name a file or folder of conversations") from error
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{path}: {reason}; name a file or folder of conversations") from error
         for sample in samples if isinstance(samples, list) else [samples]:
             yield _dialogue(sample, path)
 
 
 def _with_key(dialogue: Dialogue, corrected: Dialogue) -> Dialogue:
-    held = {one.text: one for one in corrected.questions}
-    return Dialogue(dialogue.turns, [held[one.text] for one in dialogue.questions if one.text in held])
+    by_text = {question.text: question for question in corrected.questions}
+    return Dialogue(
+        dialogue.turns,
+        [by_text[question.text] for question in dialogue.questions if question.text in by_text],
+    )
 
 
 def _dialogue(sample: Any, path: Path) -> Dialogue:
     try:
-        held = sample.get("conversation", sample)
-        turns = list(_turns(held))
-        questions = [
-            DialogueQuestion(
-                one["question"],
-                frozenset(
-                    f"D{session}:{turn}"
-                    for cited in one["evidence"]
-                    for session, turn in _CITATION.findall(cited)
-                ),
-                CATEGORIES.get(one["category"], str(one["category"])),
-            )
-            for one in sample["qa"]
-            if one.get("evidence")
-        ]
+        conversation = sample.get("conversation", sample)
+        turns = list(_turns(conversation))
+        questions = [_question(entry) for entry in sample["qa"] if entry.get("evidence")]
     except (AttributeError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path}: this is not a conversation in the shape of LoCoMo ({error!r})"
+            f"{path}: this is not a conversation in the format of LoCoMo ({error!r})"
         ) from error
-    return Dialogue(turns, [one for one in questions if one.evidence])
+    return Dialogue(turns, [question for question in questions if question.evidence])
 
 
-def _turns(held: Mapping[str, Any]) -> Iterator[DialogueTurn]:
-    sessions = sorted((int(name[1]), name[0]) for name in map(_SESSION.fullmatch, held) if name)
+def _question(entry: Mapping[str, Any]) -> DialogueQuestion:
+    cited = chain.from_iterable(map(_CITATION.findall, entry["evidence"]))
+    evidence = frozenset(f"D{session}:{turn}" for session, turn in cited)
+    return DialogueQuestion(
+        entry["question"], evidence, CATEGORIES.get(entry["category"], str(entry["category"]))
+    )
+
+
+def _turns(conversation: Mapping[str, Any]) -> Iterator[DialogueTurn]:
+    sessions = sorted((int(name[1]), name[0]) for name in map(_SESSION.fullmatch, conversation) if name)
     for _, name in sessions:
-        begun = _time(held.get(f"{name}_date_time", ""))
-        for place, one in enumerate(held[name]):
-            said = [one.get("text") or one.get("clean_text") or "", one.get("blip_caption") or ""]
-            time = _time(one.get("date_time", ""), begun + timedelta(minutes=place))
-            yield DialogueTurn(one["dia_id"], one["speaker"], " ".join(filter(None, said)), time)
+        session_start = _time(conversation.get(f"{name}_date_time", ""))
+        for index, entry in enumerate(conversation[name]):
+            texts = [entry.get("text") or entry.get("clean_text") or "", entry.get("blip_caption") or ""]
+            time = _time(entry.get("date_time", ""), session_start + timedelta(minutes=index))
+            yield DialogueTurn(entry["dia_id"], entry["speaker"], " ".join(filter(None, texts)), time)
 
 
 def _time(text: str, otherwise: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> datetime:
@@ -287,16 +293,16 @@ def _time(text: str, otherwise: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> 
 
 def lines(dialogue: Dialogue) -> Iterable[bytes]:
     """Yield a conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
-    before = None
+    previous_id = None
     for turn in dialogue.turns:
         role = "user" if turn.speaker == dialogue.turns[0].speaker else "assistant"
         text = f"{turn.speaker}: {turn.text}"
         record = {
             "type": role,
             "uuid": turn.id,
-            "parentUuid": before,
+            "parentUuid": previous_id,
             "timestamp": turn.time.isoformat().replace("+00:00", "Z"),
             "message": {"role": role, "content": [{"type": "text", "text": text}]},
         }
-        before = turn.id
+        previous_id = turn.id
         yield json.dumps(record).encode() + b"\n"

@@ -129,17 +129,20 @@ class DemoOutcome(Struct, frozen=True):
 def bars(outcome: DemoOutcome) -> dict[str, bool]:
     """The checks of a demo, each with whether it passes."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
-    above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
+    times_ideal = figures.cost_usd / figures.ideal_cost_usd
+    share_of_naive = figures.cost_usd / figures.naive_cost_usd
     peak = figures.peak_context_tokens
-    turn = max((b - a for a, b in pairwise(outcome.sizes)), default=0)
-    most = figures.threshold_tokens + turn
+    turn = max((next_size - size for size, next_size in pairwise(outcome.sizes)), default=0)
+    allowed_peak = figures.threshold_tokens + turn
     return {
         f"{lost} facts lost (0)": lost == 0,
-        f"peak context {peak:,} tokens (at most {most:,}: the threshold and a turn)": peak <= most,
-        f"cost {above:.2f} × ideal (at most {MOST_ABOVE_IDEAL})": above <= MOST_ABOVE_IDEAL,
-        f"cost {part:.0%} of naive (at most {MOST_OF_NAIVE:.0%})": part <= MOST_OF_NAIVE,
+        f"peak context {peak:,} tokens (at most {allowed_peak:,}: the threshold and a turn)": peak
+        <= allowed_peak,
+        f"cost {times_ideal:.2f} × ideal (at most {MOST_ABOVE_IDEAL})": times_ideal <= MOST_ABOVE_IDEAL,
+        f"cost {share_of_naive:.0%} of naive (at most {MOST_OF_NAIVE:.0%})": share_of_naive
+        <= MOST_OF_NAIVE,
         "killed once; resumed with the same request, byte for byte": outcome.same_request,
-        "asked at the end about the start, the agent knew": all(f in outcome.answer for f in ANSWER),
+        "asked at the end about the start, the agent knew": all(fact in outcome.answer for fact in ANSWER),
         f"the next day, in a new session, it knew from memory: {outcome.next_day}": NEXT_DAY
         in outcome.next_day,
         f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,
@@ -150,12 +153,13 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
 def _handed_bar(handed: HandedOver) -> dict[str, bool]:
     agents = len(handed.agents)
     lines = len(handed.findings)
-    says = (
+    label = (
         f"killed with {handed.at_work} agents at work: {agents} started, {handed.once} ran once, {handed.delivered} "
         f"results delivered, {lines} findings for {len(GATES)} gates"
     )
     met = agents == handed.once == handed.delivered == len(GATES) + 1 and handed.at_work > 0
-    return {says: met and sorted(one.partition(":")[0] for one in handed.findings) == sorted(GATES)}
+    gates_found = sorted(finding.partition(":")[0] for finding in handed.findings)
+    return {label: met and gates_found == sorted(GATES)}
 
 
 def prompt_tokens(answer: Answered) -> int:
@@ -170,19 +174,19 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
     """
     profile = find(MODEL)
     scales = Scales(COUNTER)
-    known = dict[tuple[int, bytes], int]()
+    step_ids = dict[tuple[int, bytes], int]()
     paid = list[float]()
     ideal = list[float]()
     prompt = 0
     read = 0
     for body, usage in requests:
         sent = read_prompt(body, scales, profile.tokenizer)
-        place = 0
+        position = 0
         fresh = 0
         for part in (*sent.tools, *sent.system, *sent.items):
-            step = place, part.digest
-            fresh += 0 if step in known else part.tokens
-            place = known.setdefault(step, len(known) + 1)
+            step = position, part.digest
+            fresh += 0 if step in step_ids else part.tokens
+            position = step_ids.setdefault(step, len(step_ids) + 1)
         fresh = min(fresh, usage.prompt)
         output = usage.output_tokens
         cached = usage.prompt - fresh
@@ -201,28 +205,31 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
     Naive means: sent whole with every turn, nothing cached, the oldest messages dropped when it no longer fits.
     """
     profile = find(MODEL)
-    kept = deque[int]()
+    message_sizes = deque[int]()
     usd = 0.0
     fixed = total = results = 0
     for report in reports:
         match report:
             case UserSpoke(text=text) if text:
-                kept.append(COUNTER.text(text, profile.tokenizer) + COUNTER.per_message)
-                total += kept[-1]
+                message_sizes.append(COUNTER.text(text, profile.tokenizer) + COUNTER.per_message)
+                total += message_sizes[-1]
             case ToolUsed(tokens=tokens):
                 results += tokens  # The results of one turn are one message, in whatever order they come.
             case Answered(output_tokens=output):
                 # System and tools, which are part of every request.
                 fixed = fixed or prompt_tokens(report) - total
-                kept.extend([results] if results else [])
+                message_sizes.extend([results] if results else [])
                 total = total + results + output
                 results = 0
-                while fixed + sum(kept) > room and len(kept) > 1:
-                    kept.popleft()
+                while fixed + sum(message_sizes) > room and len(message_sizes) > 1:
+                    message_sizes.popleft()
                 usd += (
-                    Usage.cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                    Usage.cost(
+                        Usage(input_tokens=fixed + sum(message_sizes), output_tokens=output), profile
+                    )
+                    or 0.0
                 )
-                kept.append(output)
+                message_sizes.append(output)
             case _:
                 pass
     return usd, fixed + total

@@ -47,24 +47,30 @@ class HandoverBrain:
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """Answer a request as the agent that sent it."""
-        blocks = [(message["role"], block) for message in prompt.messages for block in message["content"]]
-        texts = [str(block.get("text", "")) for role, block in blocks if role == "user"]
-        # A fork's own results come after its parent's: the later one wins.
-        results = {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
-        words = {name: words_of(result.get("content")) for name, result in results.items()}
+        texts: list[str] = []
+        results: dict[str, Json] = {}
+        for message in prompt.messages:
+            if message["role"] == "user":
+                texts += [str(block.get("text", "")) for block in message["content"]]
+            # A fork's own results come after its parent's: the later one wins.
+            answers = [block for block in message["content"] if block.get("type") == "tool_result"]
+            results |= {block["tool_use_id"]: block for block in answers}
+        result_texts = {name: words_of(result.get("content")) for name, result in results.items()}
         cut_off = {name for name, result in results.items() if result.get("is_error")}
         tasks = [text for text in texts if "<agent-task>" in text]
         if tasks:
             gate = next(gate for gate in GATES if f"logs/{gate}-gate.log" in tasks[-1])
-            return self._fork(gate, words, cut_off)
+            return self._fork(gate, result_texts, cut_off)
         if texts[0] == WORDS["review"]:
-            found = "".join(words.values())
-            if not found:
+            findings = "".join(result_texts.values())
+            if not findings:
                 return _uses(("Read", {"path": FINDINGS}, "toolu_review"))
-            return as_reply(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
-        return self._main("\n".join(texts), words.get("toolu_reviewer"), str(prompt.messages))
+            return as_reply(
+                f"{sum(gate in findings for gate in GATES)} of {len(GATES)} gates have a finding."
+            )
+        return self._main("\n".join(texts), result_texts.get("toolu_reviewer"), str(prompt.messages))
 
-    def _main(self, said: str, review: str | None, everything: str) -> ModelReply:
+    def _main(self, user_text: str, review: str | None, everything: str) -> ModelReply:
         if "toolu_east" not in everything:
             forks = {gate: WORDS["task"].format(gate=gate, findings=FINDINGS) for gate in GATES}
             orders = {
@@ -72,7 +78,7 @@ class HandoverBrain:
                 for gate, task in forks.items()
             }
             return _uses(*(("Agent", order, f"toolu_{gate}") for gate, order in orders.items()))
-        if any(f"> {gate}:" not in said for gate in GATES):
+        if any(f"> {gate}:" not in user_text for gate in GATES):
             return as_reply("I wait for the forks.")
         if review is None:
             return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
@@ -83,17 +89,17 @@ class HandoverBrain:
         def shell(step: str, command: str) -> ModelReply:
             return _uses(("Shell", {"command": command}, f"toolu_{gate}_{step}"))
 
-        count, add, look = (f"toolu_{gate}_{step}" for step in ("count", "add", "look"))
-        if count in cut_off:  # and harmless to repeat
-            count = f"toolu_{gate}_recount"
-        if count not in results:
-            return shell(count.rpartition("_")[2], f"grep -c ERROR logs/{gate}-gate.log")
-        finding = f"{gate}: {re.findall(r'[0-9]+', results[count])[0]} errors"
-        if add not in results:
+        counting, adding, looking = (f"toolu_{gate}_{step}" for step in ("count", "add", "look"))
+        if counting in cut_off:  # and harmless to repeat
+            counting = f"toolu_{gate}_recount"
+        if counting not in results:
+            return shell(counting.rpartition("_")[2], f"grep -c ERROR logs/{gate}-gate.log")
+        finding = f"{gate}: {re.findall(r'[0-9]+', results[counting])[0]} errors"
+        if adding not in results:
             return shell("add", f"echo '{finding}' >> {FINDINGS}")
-        if add in cut_off and look not in results:  # it may have happened or not
+        if adding in cut_off and looking not in results:  # it may have happened or not
             return shell("look", f"cat {FINDINGS}")
-        if gate not in results.get(look, gate) and f"toolu_{gate}_again" not in results:
+        if gate not in results.get(looking, gate) and f"toolu_{gate}_again" not in results:
             return shell("again", f"echo '{finding}' >> {FINDINGS}")
         with self._lock:
             if self.parent is not None:
@@ -102,8 +108,8 @@ class HandoverBrain:
         return as_reply(finding)
 
 
-def _order(name: str, task: str, **more: object) -> Json:
-    return {"description": f"the work of {name}", "prompt": task, "name": name, **more}
+def _order(name: str, task: str, **further: object) -> Json:
+    return {"description": f"the work of {name}", "prompt": task, "name": name, **further}
 
 
 def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
@@ -156,9 +162,9 @@ def main(url: str, folder: str) -> None:
         roster = list(agent.team.roster)
         done = HandedOver(
             finished.text,
-            agents=sorted(one.started.name for one in roster),
-            once=sum(one.status == "completed" and one.runs == 1 for one in roster),
-            delivered=sum(one.delivered for one in roster),
+            agents=sorted(entry.started.name for entry in roster),
+            once=sum(entry.status == "completed" and entry.runs == 1 for entry in roster),
+            delivered=sum(entry.delivered for entry in roster),
         )
     sys.stdout.buffer.write(msgspec.json.encode(done))
 

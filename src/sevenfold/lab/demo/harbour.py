@@ -33,44 +33,49 @@ Part = Mapping[str, str]
 """One part of the harbour: the words that replace the ``$names`` in a template."""
 
 
-def fill(template: str, words: Part) -> str:
+def fill(template: str, values: Part) -> str:
     """Fill a template with words."""
-    return Template(template).substitute(words)
+    return Template(template).substitute(values)
 
 
 def harbour(parts: int, broken: int) -> list[Part]:
     """The parts of the project, ``broken`` of them with a fault."""
     chosen = sorted(Random(SEED).sample(range(parts), broken))
-    faults = {place: TEXTS["faults"][number % len(TEXTS["faults"])] for number, place in enumerate(chosen)}
-    return [_part(names, faults.get(place)) for place, names in enumerate(TEXTS["parts"][:parts])]
+    faults = {index: TEXTS["faults"][number % len(TEXTS["faults"])] for number, index in enumerate(chosen)}
+    return [_part(names, faults.get(index)) for index, names in enumerate(TEXTS["parts"][:parts])]
 
 
 def _part(names: Sequence[str], fault: Sequence[str] | None) -> Part:
     chance = Random(f"{SEED} {names[0]}")
-    words = dict(zip(("plural", "single", "unit", "purpose"), names, strict=True))
-    words |= {name.capitalize(): word.capitalize() for name, word in words.items()}
-    words |= {"UNIT": words["unit"].upper(), "reason": chance.choice(TEXTS["reasons"])}
-    words |= {"most": str(chance.randrange(80, 400, 10)), "surcharge": str(chance.choice((10, 15, 20, 25)))}
-    words |= {"free": str(chance.randrange(2, 7))}
-    words |= {"module": f"tidewater/{names[0]}.py", "test": f"tests/test_{names[0]}.py"}
+    values = dict(zip(("plural", "single", "unit", "purpose"), names, strict=True))
+    values |= {name.capitalize(): value.capitalize() for name, value in values.items()}
+    values |= {"UNIT": values["unit"].upper(), "reason": chance.choice(TEXTS["reasons"])}
+    values |= {
+        "most": str(chance.randrange(80, 400, 10)),
+        "surcharge": str(chance.choice((10, 15, 20, 25))),
+    }
+    values |= {"free": str(chance.randrange(2, 7))}
+    values |= {"module": f"tidewater/{names[0]}.py", "test": f"tests/test_{names[0]}.py"}
     if fault:
-        right, wrong = (fill(template, words) for template in fault)
-        words |= {"right": right, "wrong": wrong, "pattern": re.escape(wrong)}
-    return words
+        right, wrong = (fill(template, values) for template in fault)
+        values |= {"right": right, "wrong": wrong, "pattern": re.escape(wrong)}
+    return values
 
 
 def files(parts: Sequence[Part]) -> dict[str, str]:
     """The files of the project, faults included, by path."""
     project = SCRATCH / "project"
     fixed = project.rglob("*.txt")
-    made = {path.relative_to(project).with_suffix("").as_posix(): path.read_text("utf-8") for path in fixed}
-    made |= {f"logs/{gate}-gate.log": _log(gate) for gate in GATES}
+    texts = {
+        path.relative_to(project).with_suffix("").as_posix(): path.read_text("utf-8") for path in fixed
+    }
+    texts |= {f"logs/{gate}-gate.log": _log(gate) for gate in GATES}
     module, test = ((SCRATCH / name).read_text("utf-8") for name in ("module.py.txt", "test.py.txt"))
     for part in parts:
         right = fill(module, part)
-        made[part["module"]] = right.replace(part["right"], part["wrong"]) if "wrong" in part else right
-        made[part["test"]] = fill(test, part)
-    return made
+        texts[part["module"]] = right.replace(part["right"], part["wrong"]) if "wrong" in part else right
+        texts[part["test"]] = fill(test, part)
+    return texts
 
 
 def write(parts: Sequence[Part], folder: Path) -> None:
@@ -87,16 +92,16 @@ def check(folder: Path) -> str:
     return (done.stdout.strip().splitlines() or ["nothing"])[-1]
 
 
-def start(module: str, given: Sequence[str], project: Path, home: Path) -> subprocess.Popen[bytes]:
+def start(module: str, arguments: Sequence[str], project: Path, home: Path) -> subprocess.Popen[bytes]:
     """Start a module of the demo as a process in the project, with pipes to and from it."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
-    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    environ = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", os.defpath)])
     return subprocess.Popen(
-        [sys.executable, "-m", f"sevenfold.lab.demo.{module}", *given],
+        [sys.executable, "-m", f"sevenfold.lab.demo.{module}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=project,
-        env={**kept, "SEVENFOLD_HOME": str(home), "PATH": path},
+        env={**environ, "SEVENFOLD_HOME": str(home), "PATH": path},
         start_new_session=True,  # A keyboard interrupt should reach only this process, not the child.
     )
 
@@ -110,10 +115,10 @@ def _log(gate: str) -> str:
         minute = number * 7 * 1_440 // LOG_LINES
         time = f"{2 + minute // 1_440:02d}T{minute % 1_440 // 60:02d}:{minute % 60:02d}:{second:02d}Z"
         level = chance.choices(("INFO", "WARN", "ERROR"), (90, 8, 2))[0]
-        words = chance.choice(TEXTS["log"][level])
+        message = chance.choice(TEXTS["log"][level])
         barrier = chance.randrange(1, 5)
         ticket = chance.randrange(10_000, 99_999)
-        lines.append(f"2026-03-{time} {level} {gate}-gate[{barrier}] {words.format(ticket)}")
+        lines.append(f"2026-03-{time} {level} {gate}-gate[{barrier}] {message.format(ticket)}")
     if gate == GATES[0]:
         cause = "the barrier's clock went back an hour and tickets were refused until 03:14"
         lines[LOG_LINES * 2 // 3] = (

@@ -119,8 +119,8 @@ class Stage:
         return judged
 
     def _start(self) -> None:
-        facts = [fact for task in TASKS for fact in task.facts]
-        given = [
+        facts = chain.from_iterable(task.facts for task in TASKS)
+        arguments = [
             self._url,
             str(self.project),
             self._session,
@@ -128,7 +128,7 @@ class Stage:
             str(self._lives),
             *facts,
         ]
-        self._process = start("worker", given, self.project, self.home)
+        self._process = start("worker", arguments, self.project, self.home)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._commands = self._process.stdin
@@ -219,8 +219,10 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutc
 
 def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> DemoOutcome:
     # Requests after the last answer prepare turns that never come: they are not part of the cost.
-    requests = [one for one in stage.simulator.requests.answered() if one.number <= stage.last_request]
-    paid, ideal, share = figures.costs((one.body, Usage.of(one.usage or {})) for one in requests)
+    answered = stage.simulator.requests.answered()
+    requests = [request for request in answered if request.number <= stage.last_request]
+    billed = ((request.body, Usage.of(request.usage or {})) for request in requests)
+    paid, ideal, share = figures.costs(billed)
     naive, needed = figures.naive(stage.reports, stage.scale.window - ANSWER_TOKENS)
     threshold = 0
     sizes = list[int]()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,22 +77,25 @@ TASKS = msgspec.convert(TEXTS["tasks"], list[UserTask])
 
 def plan(task: UserTask, parts: Sequence[Part]) -> Plan:
     """Work on one task, using what the tools return."""
-    known = {name: otherwise for name, (_, otherwise) in TEXTS["find"].items()}
-    known |= {"python": PYTHON, "index": "\n".join(fill("- [$plural]($plural.md)", part) for part in parts)}
+    values = {name: otherwise for name, (_, otherwise) in TEXTS["find"].items()}
+    values["python"] = PYTHON
+    values["index"] = "\n".join(fill("- [$plural]($plural.md)", part) for part in parts)
     gates: list[Part] = [{"gate": gate} for gate in GATES]
     over = {"parts": [*parts], "thirds": [*parts[::3]], "gates": gates, "failing": list[Part]()}[task.over]
     done = 0
 
     def moves(listed: Sequence[Move], part: Part) -> Generator[Move, Sequence[str], None]:
         for move in listed:
-            todos = [(f"mend {one.get('plural')}", place < done) for place, one in enumerate(over)]
-            words = {**known, "count": str(len(over)), **part}
-            result = yield from play(_filled(move, words, todos))
+            todos = [(f"mend {target.get('plural')}", index < done) for index, target in enumerate(over)]
+            move_values = {**values, "count": str(len(over)), **part}
+            result = yield from play(_filled(move, move_values, todos))
             for name, (pattern, _) in TEXTS["find"].items():
-                known.update((name, found) for found in re.findall(pattern, result, re.MULTILINE)[-1:])
+                captured = re.findall(pattern, result, re.MULTILINE)
+                if captured:
+                    values[name] = captured[-1]
             if task.over == "failing" and not over:
-                failing = re.findall(r"^FAIL (\w+)", result, re.MULTILINE)
-                over.extend(one for name in failing for one in parts if one["plural"] == name)
+                for name in re.findall(r"^FAIL (\w+)", result, re.MULTILINE):
+                    over.extend(failing for failing in parts if failing["plural"] == name)
 
     yield from moves(task.first, {})
     for part in over:
@@ -99,21 +103,21 @@ def plan(task: UserTask, parts: Sequence[Part]) -> Plan:
         done += 1
         yield from moves(task.between if done < len(over) else (), part)
     yield from moves(task.last, {})
-    return fill(task.done, {**known, "count": str(len(over))})
+    return fill(task.done, {**values, "count": str(len(over))})
 
 
-def _filled(move: Move, words: Part, todos: Sequence[tuple[str, bool]]) -> Move:
+def _filled(move: Move, values: Part, todos: Sequence[tuple[str, bool]]) -> Move:
     """Fill a move with the words of the current part; the input of the to-do tool is made here."""
 
-    def given(tool: str, template: Json) -> Json:
+    def tool_input(tool: str, template: Json) -> Json:
         if tool == "Todo":
             return todo({text: "completed" if done else "pending" for text, done in todos})
         return {
-            key: fill(value, words) if isinstance(value, str) else value for key, value in template.items()
+            key: fill(value, values) if isinstance(value, str) else value for key, value in template.items()
         }
 
-    calls = tuple((tool, given(tool, template)) for tool, template in move.calls)
-    return Move(fill(move.words, words), calls, fill(move.thought, words))
+    calls = tuple((tool, tool_input(tool, template)) for tool, template in move.calls)
+    return Move(fill(move.words, values), calls, fill(move.thought, values))
 
 
 def todo(entries: Mapping[str, str]) -> Json:
@@ -134,10 +138,12 @@ def play(move: Move) -> Plan:
 def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
     """Answer the user's question on the next day, if the prompt contains the answer."""
     texts = TEXTS["next_day"]
-    now = prompt()
-    words = "\n".join([now.system, *(words_of(message["content"]) for message in now.messages)])
-    found = re.search(texts["knows"], words)
-    yield Move(found.expand(texts["done"]) if found else texts["unknown"])
+    current = prompt()
+    visible_text = "\n".join(
+        [current.system, *(words_of(message["content"]) for message in current.messages)]
+    )
+    match = re.search(texts["knows"], visible_text)
+    yield Move(match.expand(texts["done"]) if match else texts["unknown"])
     return ""
 
 
@@ -177,16 +183,18 @@ class Assistant:
         self.moves += 1
         blocks = [brains.thinking(move.thought)] if move.thought else []
         blocks += [brains.text(move.words)] if move.words else []
-        self._calls = [f"toolu_{self.moves:04d}_{place}" for place in range(len(move.calls))]
+        self._calls = [f"toolu_{self.moves:04d}_{index}" for index in range(len(move.calls))]
         calls = zip(move.calls, self._calls, strict=True)
-        return ModelReply([*blocks, *(brains.tool_use(tool, given, name) for (tool, given), name in calls)])
+        return ModelReply(
+            [*blocks, *(brains.tool_use(tool, arguments, name) for (tool, arguments), name in calls)]
+        )
 
     def _move(self, messages: Sequence[Json]) -> Move:
         try:
             if self._plan is None:
                 self._plan = next(self._plans)
                 return next(self._plan)
-            blocks = [block for message in messages[-4:] for block in message["content"]]
+            blocks = chain.from_iterable(message["content"] for message in messages[-4:])
             results = {
                 block["tool_use_id"]: block for block in blocks if block.get("type") == "tool_result"
             }
@@ -198,8 +206,8 @@ class Assistant:
 
 def words_of(content: Any) -> str:
     """The text in the content of a message or a tool result."""
-    parts = [{"text": content}] if isinstance(content, str) else content or ()
-    return "\n".join(str(part.get("text", "")) for part in parts)
+    blocks = [{"text": content}] if isinstance(content, str) else content or ()
+    return "\n".join(str(block.get("text", "")) for block in blocks)
 
 
 def _unmarked(message: Json) -> Json:

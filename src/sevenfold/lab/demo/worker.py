@@ -92,8 +92,9 @@ def _report(event: AgentEvent) -> Report | None:
             return engine_event
         case ToolEnded(call=call, output=output):
             result = {"type": "tool_result", "content": output.content}
-            given = call.input if isinstance(call.input, dict) else {}
-            about = (str(given[key]) for key in ("path", "command", "query", "pattern") if given.get(key))
+            arguments = call.input if isinstance(call.input, dict) else {}
+            subjects = (arguments.get(key) for key in ("path", "command", "query", "pattern"))
+            about = (str(subject) for subject in subjects if subject)
             return figures.ToolUsed(
                 call.name, next(about, ""), COUNTER.block(result, find(MODEL).tokenizer)
             )
@@ -111,16 +112,17 @@ def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudg
     recall = agent.assembly.store.recall
     transcript = agent.session.conversation.transcript
     recall.catch_up()
-    entries = [(place, entry) for place, entry in read(transcript.log) if isinstance(entry, Said)]
-    own = [one for one in entries if not (one[1].sidechain or one[1].summary or one[1].attachment)]
-    said = [Item.of(entry, place) for place, entry in own]
+    items: list[Item] = []
+    for position, entry in read(transcript.log):
+        if isinstance(entry, Said) and not (entry.sidechain or entry.summary or entry.attachment):
+            items.append(Item.of(entry, position))
 
     def probe(fact: str) -> Probe:
-        holders = (item.said.uuid for item in said if item.said.role == "user" and _holds(item, fact))
+        holders = (item.said.uuid for item in items if item.said.role == "user" and _holds(item, fact))
         return Probe(PREFERENCE, fact, next(holders, ""), ("user",))
 
     score = fidelity.judge(
-        [*map(probe, planted), *fidelity.probes(said)],
+        [*map(probe, planted), *fidelity.probes(items)],
         fidelity.texts(transcript.view.items),
         lambda probe: probe.found_among(recall.found(probe.text, probe.sought, HITS)),
     )

@@ -31,9 +31,9 @@ class Refusal(Struct, frozen=True):
     """A stable name of the rule; names that start with ``compaction_`` are the server's own error codes."""
 
     @classmethod
-    def at(cls, path: str, words: str, code: str) -> Refusal:
+    def at(cls, path: str, message: str, code: str) -> Refusal:
         """Build a refusal whose message starts with the path."""
-        return cls(path, f"{path}: {words}", code)
+        return cls(path, f"{path}: {message}", code)
 
 
 class RuleFacts(Struct, frozen=True):
@@ -121,7 +121,7 @@ def pages(block: Json) -> int:
     if kind_of(block) != "document" or not isinstance(source, dict) or source.get("type") == "text":
         return 0
     if source.get("type") == "content":
-        return sum(kind_of(part) == "image" for part in blocks_of(source))
+        return sum(kind_of(inner) == "image" for inner in blocks_of(source))
     try:
         data = base64.b64decode(source.get("data") or "")
     except (ValueError, TypeError):

@@ -35,15 +35,17 @@ def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
     """Every reason why the server would refuse the cache markers."""
     blocks = list(_blocks(prompt))
     yield from _badly_placed(blocks)
-    marks = [(path, lifetime(control)) for path, block, _ in blocks for control in controls(block)]
+    marks: list[Mark] = []
+    for path, block, _ in blocks:
+        marks += [(path, lifetime(control)) for control in controls(block)]
     if prompt.automatic is not None and (last := last_markable(prompt)):
         ttl = lifetime(prompt.automatic)
         standing = dict(reversed(marks)).get(last)
         if standing is None:
             marks.append((last, ttl))
         elif standing != ttl:
-            words = f"the last cacheable block already has a marker with ttl='{standing}'"
-            yield Refusal.at("cache_control", words, "cache_control_automatic")
+            message = f"the last cacheable block already has a marker with ttl='{standing}'"
+            yield Refusal.at("cache_control", message, "cache_control_automatic")
     if len(marks) > facts.markers:
         limit = f"A maximum of {facts.markers} blocks with cache_control may be provided."
         yield Refusal("cache_control", f"{limit} Found {len(marks)}.", "cache_control_count")
@@ -52,8 +54,8 @@ def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
 
 def controls(block: Json) -> list[Any]:
     """The `cache_control` of a block and, for a tool result, of the blocks inside it."""
-    found = (one.get("cache_control") for one in (block, *inner_blocks(block)))
-    return [control for control in found if control is not None]
+    all_controls = (carrier.get("cache_control") for carrier in (block, *inner_blocks(block)))
+    return [control for control in all_controls if control is not None]
 
 
 def last_markable(prompt: Prompt) -> str:
@@ -75,9 +77,9 @@ def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json, bool]]:
         yield f"tools.{index}", tool, False
     for index, block in enumerate(blocks_of({"content": prompt.system})):
         yield f"system.{index}", block, False
-    for part in placed(enumerate(prompt.messages)):
-        vanishes = prompt.messages[part.message].get("clear_at") == "next_user_message"
-        yield part.path, part.block, vanishes
+    for placed_block in placed(enumerate(prompt.messages)):
+        vanishes = prompt.messages[placed_block.message].get("clear_at") == "next_user_message"
+        yield placed_block.path, placed_block.block, vanishes
 
 
 def _badly_placed(blocks: list[tuple[str, Json, bool]]) -> Iterator[Refusal]:
@@ -86,16 +88,16 @@ def _badly_placed(blocks: list[tuple[str, Json, bool]]) -> Iterator[Refusal]:
         if control is None:
             continue
         kind = kind_of(block)
-        where = f"{path}.{kind}.cache_control"
+        location = f"{path}.{kind}.cache_control"
         if kind in THINKING or vanishes:
-            yield Refusal.at(where, "Extra inputs are not permitted", "cache_control_place")
+            yield Refusal.at(location, "Extra inputs are not permitted", "cache_control_place")
         elif _is_empty_text(block):
-            words = "cache_control cannot be set for empty text blocks"
-            yield Refusal.at(f"{path}.text", words, "cache_control_empty")
+            message = "cache_control cannot be set for empty text blocks"
+            yield Refusal.at(f"{path}.text", message, "cache_control_empty")
         elif not isinstance(control, dict) or control.get("type") != "ephemeral":
-            yield Refusal(where, f"{where}.type: Input should be 'ephemeral'", "cache_control_form")
+            yield Refusal(location, f"{location}.type: Input should be 'ephemeral'", "cache_control_form")
         elif control.get("ttl") not in (None, *LIFETIMES):
-            yield Refusal(where, f"{where}.ttl: Input should be '5m' or '1h'", "cache_control_form")
+            yield Refusal(location, f"{location}.ttl: Input should be '5m' or '1h'", "cache_control_form")
 
 
 def _wrong_order(marks: list[Mark]) -> Iterator[Refusal]:

@@ -115,8 +115,8 @@ class ScriptedBrain:
 
     def check_finished(self) -> None:
         """Raise `ScriptUnfinished` if steps are left."""
-        if self._count is not None and (left := self._count - self.played):
-            raise ScriptUnfinished(f"{left} of {self._count} steps were never asked for")
+        if self._count is not None and (steps_left := self._count - self.played):
+            raise ScriptUnfinished(f"{steps_left} of {self._count} steps were never asked for")
 
 
 class RecordedBrain(ScriptedBrain):
@@ -129,26 +129,26 @@ class RecordedBrain(ScriptedBrain):
         )
 
 
-def as_reply(said: Said) -> ModelReply:
+def as_reply(answer: Said) -> ModelReply:
     """Convert a step's text, blocks or reply to a reply."""
-    if isinstance(said, ModelReply):
-        return said
-    return ModelReply([text(said)]) if isinstance(said, str) else ModelReply(said)
+    if isinstance(answer, ModelReply):
+        return answer
+    return ModelReply([text(answer)]) if isinstance(answer, str) else ModelReply(answer)
 
 
-def text(words: str) -> Json:
+def text(content: str) -> Json:
     """A text block."""
-    return {"type": "text", "text": words}
+    return {"type": "text", "text": content}
 
 
-def thinking(words: str) -> Json:
+def thinking(content: str) -> Json:
     """A thinking block; the simulator signs it."""
-    return {"type": "thinking", "thinking": words}
+    return {"type": "thinking", "thinking": content}
 
 
-def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) -> Json:
+def tool_use(name: str, arguments: Mapping[str, Any], call_id: str | None = None) -> Json:
     """A tool call; without an id, the simulator gives it one."""
-    block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(given)}
+    block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(arguments)}
     return block if call_id is None else {**block, "id": call_id}
 
 
@@ -177,15 +177,13 @@ Summarise = Callable[[SummaryRequest], str | NoSummary]
 
 def simulated_summary(request: SummaryRequest) -> str:
     """A summary made without a model: the number of messages, and the beginnings of the user's last requests."""
-    asked = [
-        " ".join(str(block["text"]).split()[:40])
-        for message in request.messages
-        if message["role"] == "user"
-        for block in message["content"]
-        if block.get("type") == "text"
-    ]
+    beginnings: list[str] = []
+    for message in request.messages:
+        if message["role"] == "user":
+            texts = [str(block["text"]) for block in message["content"] if block.get("type") == "text"]
+            beginnings += [" ".join(content.split()[:40]) for content in texts]
     lines = [f"[Simulated summary of {len(request.messages)} messages, made without a model]"]
-    lines += [f"- asked: {words}" for words in asked[-30:]]
+    lines += [f"- asked: {beginning}" for beginning in beginnings[-30:]]
     return "\n".join(lines)
 
 
@@ -239,9 +237,9 @@ class ScriptedStep(Struct, frozen=True, forbid_unknown_fields=True):
 
     def blocks(self) -> list[Json]:
         """The blocks of the answer."""
-        said = [thinking(self.thinking)] if self.thinking else []
-        said += [text(self.text)] if self.text else []
-        return [*said, *(tool_use(one.name, _input(one.input)) for one in self.calls)]
+        blocks = [thinking(self.thinking)] if self.thinking else []
+        blocks += [text(self.text)] if self.text else []
+        return [*blocks, *(tool_use(call.name, _input(call.input)) for call in self.calls)]
 
 
 class Script(Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,5 +300,5 @@ def load_script(path: Path) -> Script:
     return script
 
 
-def _input(given: dict[str, Any] | str) -> dict[str, Any]:
-    return {"input": given} if isinstance(given, str) else given
+def _input(arguments: dict[str, Any] | str) -> dict[str, Any]:
+    return {"input": arguments} if isinstance(arguments, str) else arguments

@@ -68,11 +68,11 @@ class PromptCache:
         """Look up a prompt, its parts in the order tools, system, messages; changes nothing."""
         hashes = chain(parts, salts)
         sizes = list(accumulate(part.tokens for part in parts))
-        marks = [place for place, part in enumerate(parts) if part.ttl and sizes[place] >= rules.minimum]
-        found = [hit for place in marks if (hit := self._find(place, parts, hashes, rules, now))]
-        billing = _bill(parts, sizes, marks, max((place for place, _ in found), default=-1))
-        refreshed = tuple((hashes[place], ttl) for place, ttl in found)
-        written = tuple((hashes[place], str(parts[place].ttl)) for place in marks)
+        marks = [index for index, part in enumerate(parts) if part.ttl and sizes[index] >= rules.minimum]
+        hits = [hit for index in marks if (hit := self._find(index, parts, hashes, rules, now))]
+        billing = _bill(parts, sizes, marks, max((index for index, _ in hits), default=-1))
+        refreshed = tuple((hashes[index], ttl) for index, ttl in hits)
+        written = tuple((hashes[index], str(parts[index].ttl)) for index in marks)
         return CachePlan(billing, now, refreshed, written)
 
     def commit(self, plan: CachePlan) -> None:
@@ -87,11 +87,11 @@ class PromptCache:
         self._forget_expired(now)
         current = root
         tokens = 0
-        known = True
+        still_cached = True
         for block in blocks:
             current = chained(current, block.digest)
-            known = known and self._expires.get((current, AUTOMATIC), 0.0) > now
-            tokens += block.tokens if known else 0
+            still_cached = still_cached and self._expires.get((current, AUTOMATIC), 0.0) > now
+            tokens += block.tokens if still_cached else 0
             self._expires[current, AUTOMATIC] = now + lifetime
         if not rules.automatic or tokens < max(1, rules.minimum):
             return 0
@@ -103,7 +103,7 @@ class PromptCache:
 
     def _forget_expired(self, now: float) -> None:
         if len(self._expires) > _MOST_ENTRIES:
-            self._expires = {key: when for key, when in self._expires.items() if when > now}
+            self._expires = {key: expiry for key, expiry in self._expires.items() if expiry > now}
 
     def _find(
         self, mark: int, parts: Sequence[PromptPart], hashes: Sequence[bytes], rules: Cache, now: float
@@ -111,14 +111,14 @@ class PromptCache:
         """The part and lifetime of the nearest entry at or before a marker, within the look-back."""
         lifetimes = (str(parts[mark].ttl),) if self._lifetimes_apart else tuple(LIFETIMES)
         positions = 0
-        for place in range(mark, -1, -1):
-            in_run = place < mark and rules.runs_collapse and _same_run(parts[place], parts[place + 1])
+        for index in range(mark, -1, -1):
+            in_run = index < mark and rules.runs_collapse and _same_run(parts[index], parts[index + 1])
             positions += 0 if in_run else 1
             if rules.look_back is not None and positions > rules.look_back:
                 return None
             for ttl in lifetimes:
-                if self._expires.get((hashes[place], ttl), now) > now:
-                    return place, ttl
+                if self._expires.get((hashes[index], ttl), now) > now:
+                    return index, ttl
         return None
 
 
@@ -136,15 +136,17 @@ def chain(parts: Iterable[PromptPart], salts: Salts) -> list[bytes]:
     return hashes
 
 
-def _same_run(one: PromptPart, other: PromptPart) -> bool:
-    return one.kind == other.kind and one.kind in ("tool_use", "tool_result")
+def _same_run(part: PromptPart, next_part: PromptPart) -> bool:
+    return part.kind == next_part.kind and part.kind in ("tool_use", "tool_result")
 
 
 def _bill(parts: Sequence[PromptPart], sizes: Sequence[int], marks: Sequence[int], read_to: int) -> Billing:
     """Charge a read up to the best hit, a 1h write up to the last 1h marker after it, and a 5m write up to the last."""
-    long = max((place for place in marks if parts[place].ttl == "1h" and place > read_to), default=read_to)
-    last = max((place for place in marks if place > long), default=long)
-    read, to_long, to_last = (sizes[place] if place >= 0 else 0 for place in (read_to, long, last))
+    last_1h = max(
+        (index for index in marks if parts[index].ttl == "1h" and index > read_to), default=read_to
+    )
+    last_mark = max((index for index in marks if index > last_1h), default=last_1h)
+    read, to_long, to_last = (sizes[index] if index >= 0 else 0 for index in (read_to, last_1h, last_mark))
     return Billing((sizes[-1] if sizes else 0) - to_last, read, to_last - to_long, to_long - read)
 
 
@@ -174,29 +176,33 @@ class Diagnosis:
         """Remember a request and return the `diagnostics` of its answer; None if there is nothing to report."""
         parts = prompt.tools, prompt.system, prompt.items
         levels = (tuple(WeighedBlock(part.digest, part.tokens) for part in level) for level in parts)
-        now = Fingerprint(salts.root, salts.system + salts.messages, *levels)
+        current = Fingerprint(salts.root, salts.system + salts.messages, *levels)
         previous_id = (config or {}).get("previous_message_id")
-        before = self._known.get(str(previous_id))
-        self._known[message_id] = now
+        previous = self._known.get(str(previous_id))
+        self._known[message_id] = current
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-        reason = {"type": "previous_message_not_found"} if before is None else _difference(before, now)
+        reason = (
+            {"type": "previous_message_not_found"} if previous is None else _difference(previous, current)
+        )
         return None if previous_id is None or reason is None else {"cache_miss_reason": reason}
 
 
-def _difference(before: Fingerprint, now: Fingerprint) -> dict[str, Any] | None:
+def _difference(previous: Fingerprint, current: Fingerprint) -> dict[str, Any] | None:
     """The first difference, in the order model, tools, system, settings, messages; settings are not named."""
-    after_tools = before.system + before.messages
-    if before.model != now.model:
-        return _missed("model_changed", before.tools + after_tools)
-    if before.tools != now.tools:
-        return _missed("tools_changed", before.tools + after_tools)
-    if before.system != now.system:
+    after_tools = previous.system + previous.messages
+    if previous.model != current.model:
+        return _missed("model_changed", previous.tools + after_tools)
+    if previous.tools != current.tools:
+        return _missed("tools_changed", previous.tools + after_tools)
+    if previous.system != current.system:
         return _missed("system_changed", after_tools)
-    if before.settings != now.settings:
+    if previous.settings != current.settings:
         return {"type": "unavailable"}
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(before.messages, now.messages, strict=False))
-    changed = before.messages[len(list(same)) :]
+    equal_pairs = takewhile(
+        lambda pair: pair[0] == pair[1], zip(previous.messages, current.messages, strict=False)
+    )
+    changed = previous.messages[len(list(equal_pairs)) :]
     return _missed("messages_changed", changed) if changed else None
 
 

@@ -54,15 +54,15 @@ class _ChatBody(Struct):
 
 def complete(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a chat completion request."""
-    asked = _read(sim, body)
-    said = openai.ask(sim, asked)
+    request = _read(sim, body)
+    reply = openai.ask(sim, request)
     return {
         "id": sim.new_id("chatcmpl-"),
         "object": "chat.completion",
         "created": int(sim.clock.now()),
-        "model": asked.body["model"],
-        "choices": [{"index": 0, "logprobs": None, **_choice(sim, asked, said)}],
-        "usage": _usage(said),
+        "model": request.body["model"],
+        "choices": [{"index": 0, "logprobs": None, **_choice(sim, request, reply)}],
+        "usage": _usage(reply),
         "system_fingerprint": "fp_simulated",
     }
 
@@ -81,7 +81,7 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[openai.tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
+        tools=[openai.tool(tool["type"], tool[tool["type"]]) for tool in body.get("tools") or ()],
         messages=[_message(message) for message in body["messages"]],
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         overflow=OVERFLOW,
@@ -107,11 +107,11 @@ def _message(message: Json) -> Json:
 def _check_parts(messages: Sequence[Json]) -> None:
     """Raise for content blocks of another API."""
     for number, message in enumerate(messages):
-        parts = message.get("content")
-        for place, part in enumerate(parts if isinstance(parts, list) else ()):
-            if part.get("type") not in PARTS:
-                where = f"messages[{number}].content[{place}].type"
-                raise openai.unsupported_value(part.get("type"), PARTS, where, "invalid_value")
+        content = message.get("content")
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            if block.get("type") not in PARTS:
+                path = f"messages[{number}].content[{index}].type"
+                raise openai.unsupported_value(block.get("type"), PARTS, path, "invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
@@ -120,9 +120,9 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
     for number, message in enumerate(messages):
         if message.get("role") == "tool":
             if message.get("tool_call_id") not in open_calls:
-                words = "must be a response to a preceeding message with 'tool_calls'."
-                where = f"messages.[{number}].role"
-                raise invalid(f"Invalid parameter: messages with role 'tool' {words}", param=where)
+                problem = "must be a response to a preceeding message with 'tool_calls'."
+                path = f"messages.[{number}].role"
+                raise invalid(f"Invalid parameter: messages with role 'tool' {problem}", param=path)
             open_calls.remove(str(message["tool_call_id"]))
             continue
         if open_calls:
@@ -137,10 +137,10 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
         )
 
 
-def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str, Any]:
-    blocks = [_with_id(sim, block) for block in said.output.blocks]
-    message = assistant_message(blocks, asked.kind)
-    return {"message": message, "finish_reason": finish_reason(said.output.stop_reason)}
+def _choice(sim: Simulator, request: OpenAiRequest, reply: OpenAiReply) -> dict[str, Any]:
+    blocks = [_with_id(sim, block) for block in reply.output.blocks]
+    message = assistant_message(blocks, request.kind)
+    return {"message": message, "finish_reason": finish_reason(reply.output.stop_reason)}
 
 
 def _with_id(sim: Simulator, block: Json) -> Json:
@@ -150,11 +150,11 @@ def _with_id(sim: Simulator, block: Json) -> Json:
     return {**block, "id": sim.new_id("call_")}
 
 
-def _usage(said: OpenAiReply) -> dict[str, Any]:
+def _usage(reply: OpenAiReply) -> dict[str, Any]:
     return {
-        "prompt_tokens": said.prompt_tokens,
-        "completion_tokens": said.output.tokens,
-        "total_tokens": said.prompt_tokens + said.output.tokens,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": said.output.thinking_tokens, "audio_tokens": 0},
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.output.tokens,
+        "total_tokens": reply.prompt_tokens + reply.output.tokens,
+        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": reply.output.thinking_tokens, "audio_tokens": 0},
     }

@@ -55,21 +55,21 @@ def missing(path: str) -> ApiError:
 
 def unknown_tag(path: str, tag: object, expected: str = "") -> ApiError:
     """The error for an object whose type is unknown at that path."""
-    words = f"{path}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
-    return invalid(f"{words}: {expected}" if expected else words)
+    message = f"{path}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
+    return invalid(f"{message}: {expected}" if expected else message)
 
 
 def unknown_model(model: object) -> ApiError:
     """The error for a model that is not served, in OpenAI's wording."""
-    words = f"The model `{model}` does not exist or you do not have access to it."
-    return ApiError(404, "invalid_request_error", words, code="model_not_found")
+    message = f"The model `{model}` does not exist or you do not have access to it."
+    return ApiError(404, "invalid_request_error", message, code="model_not_found")
 
 
 def rate_limited(retry_after: float | None) -> ApiError:
     """The error for too many requests; without ``retry_after``, waiting does not help."""
     headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
-    words = "This request would exceed your account's rate limit. Please try again later."
-    return ApiError(429, "rate_limit_error", words, headers=headers)
+    message = "This request would exceed your account's rate limit. Please try again later."
+    return ApiError(429, "rate_limit_error", message, headers=headers)
 
 
 def internal(message: str = "Internal server error", *, retry: bool = True) -> ApiError:

@@ -82,16 +82,16 @@ def refusal(fault: Fault) -> ApiError | None:
         case "server_error":
             return internal()
         case "compaction_unavailable":
-            words = "The compaction could not be completed. Retry the request."
-            return ApiError(529, "overloaded_error", words, code="compaction_unavailable")
+            message = "The compaction could not be completed. Retry the request."
+            return ApiError(529, "overloaded_error", message, code="compaction_unavailable")
         case _:
             return None
 
 
 async def with_fault(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
     """Yield a stream of events, broken by the fault if it is one that breaks streams."""
-    for sent, piece in enumerate(stream):
-        if fault is not None and sent == fault.after:
+    for index, event in enumerate(stream):
+        if fault is not None and index == fault.after:
             match fault.kind:
                 case "cut_stream" if fault.clean:
                     return
@@ -102,4 +102,4 @@ async def with_fault(stream: Iterable[bytes], fault: Fault | None) -> AsyncItera
                     return
                 case "malformed_event":
                     yield b'event: content_block_delta\ndata: {"type": "content_block_delta", "index\n\n'
-        yield piece
+        yield event

@@ -9,6 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -59,20 +60,20 @@ def with_required_output(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
     """The reply, with a made-up tool call or structured answer if the request requires one and the brain gave none."""
     if any(block["type"] == "tool_use" for block in reply.blocks):
         return reply
-    words = "".join(str(block["text"]) for block in reply.blocks if block["type"] == "text")
-    thought = [block for block in reply.blocks if block["type"] != "text"]
+    answer_text = "".join(str(block["text"]) for block in reply.blocks if block["type"] == "text")
+    other_blocks = [block for block in reply.blocks if block["type"] != "text"]
     if (tool := _forced(prompt)) is not None:
-        called = tool_use(tool["name"], instance(tool.get("input_schema") or {}, words))
-        return replace(reply, blocks=[*thought, called])
-    if (schema := _wanted(prompt.body)) is not None and not _fits(words, schema):
-        answer = msgspec.json.encode(instance(schema, words)).decode()
-        return replace(reply, blocks=[*thought, text(answer)])
+        called = tool_use(tool["name"], instance(tool.get("input_schema") or {}, answer_text))
+        return replace(reply, blocks=[*other_blocks, called])
+    if (schema := _required_schema(prompt.body)) is not None and not _fits(answer_text, schema):
+        answer = msgspec.json.encode(instance(schema, answer_text)).decode()
+        return replace(reply, blocks=[*other_blocks, text(answer)])
     return reply
 
 
-def instance(schema: Any, words: str = "simulated") -> Any:
-    """A value that fits a schema, with ``words`` as its strings; None where the simulator cannot make one."""
-    return _Maker(schema, words).value(schema, 0)
+def instance(schema: Any, filler: str = "simulated") -> Any:
+    """A value that fits a schema, with ``filler`` as its strings; None where the simulator cannot make one."""
+    return _Maker(schema, filler).value(schema, 0)
 
 
 def _forced(prompt: ModelPrompt) -> Json | None:
@@ -86,23 +87,23 @@ def _forced(prompt: ModelPrompt) -> Json | None:
     return next((tool for tool in prompt.tools if name in (None, tool.get("name"))), None)
 
 
-def _wanted(body: Json) -> Any:
+def _required_schema(body: Json) -> Any:
     """The schema that a request sets for the answer; None if it accepts any text."""
-    asked = (body.get("output_config") or {}).get("format") or body.get("response_format")
-    asked = asked or (body.get("text") or {}).get("format") or {}
-    if asked.get("type") == "json_object":
+    answer_format = (body.get("output_config") or {}).get("format") or body.get("response_format")
+    answer_format = answer_format or (body.get("text") or {}).get("format") or {}
+    if answer_format.get("type") == "json_object":
         return {"type": "object"}
-    if asked.get("type") != "json_schema":
+    if answer_format.get("type") != "json_schema":
         return None
-    return asked.get("schema") or (asked.get("json_schema") or {}).get("schema") or {}
+    return answer_format.get("schema") or (answer_format.get("json_schema") or {}).get("schema") or {}
 
 
-def _fits(words: str, schema: Any) -> bool:
+def _fits(answer: str, schema: Any) -> bool:
     # Imported here because it takes longer to import than the server, and few requests need it.
     import jsonschema
 
     try:
-        jsonschema.validate(msgspec.json.decode(words), schema)
+        jsonschema.validate(msgspec.json.decode(answer), schema)
     except (msgspec.DecodeError, jsonschema.exceptions.ValidationError):
         return False
     return True
@@ -111,15 +112,15 @@ def _fits(words: str, schema: Any) -> bool:
 class _Maker:
     """Makes values for one schema and resolves references within it."""
 
-    def __init__(self, root: Any, words: str) -> None:
+    def __init__(self, root: Any, filler: str) -> None:
         self._root = root
-        self._words = words
+        self._filler = filler
 
     def value(self, schema: Any, depth: int) -> Any:
         if not isinstance(schema, Mapping) or depth > DEEPEST:
             return None
         if "$ref" in schema:
-            return self.value(self._found(str(schema["$ref"])), depth + 1)
+            return self.value(self._resolve(str(schema["$ref"])), depth + 1)
         if "const" in schema:
             return schema["const"]
         for name in ("enum", "examples"):
@@ -132,7 +133,7 @@ class _Maker:
             return self.value(self._merged(schema), depth + 1)
         kind = schema.get("type")
         if isinstance(kind, list):
-            kind = next((one for one in kind if one != "null"), "null")
+            kind = next((name for name in kind if name != "null"), "null")
         return self._typed(kind or ("object" if "properties" in schema else "string"), schema, depth)
 
     def _typed(self, kind: str, schema: Json, depth: int) -> Any:
@@ -143,8 +144,11 @@ class _Maker:
                 return {name: self.value(fields.get(name, {}), depth + 1) for name in required}
             case "array":
                 first = list(schema.get("prefixItems") or ())
-                rest = max(0, int(schema.get("minItems", 0)) - len(first))
-                return [self.value(one, depth + 1) for one in [*first, *[schema.get("items", {})] * rest]]
+                missing = max(0, int(schema.get("minItems", 0)) - len(first))
+                return [
+                    self.value(item_schema, depth + 1)
+                    for item_schema in [*first, *[schema.get("items", {})] * missing]
+                ]
             case "string":
                 return self._text(schema)
             case "integer" | "number":
@@ -157,38 +161,38 @@ class _Maker:
     def _text(self, schema: Json) -> str:
         if schema.get("format") in FORMATS:
             return FORMATS[schema["format"]]
-        words = self._words[: schema.get("maxLength")]
-        return words.ljust(int(schema.get("minLength", 0)), ".")
+        filler = self._filler[: schema.get("maxLength")]
+        return filler.ljust(int(schema.get("minLength", 0)), ".")
 
     def _merged(self, schema: Json) -> Json:
         merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in schema["allOf"]:
-            part = self._found(str(part["$ref"])) if "$ref" in part else part
-            for key, value in part.items():
-                before = merged.get(key)
-                if isinstance(before, Mapping) and isinstance(value, Mapping):
-                    merged[key] = {**before, **value}
-                elif key == "required" and before:
-                    merged[key] = [*before, *value]
+        for member in schema["allOf"]:
+            member = self._resolve(str(member["$ref"])) if "$ref" in member else member
+            for key, value in member.items():
+                earlier = merged.get(key)
+                if isinstance(earlier, Mapping) and isinstance(value, Mapping):
+                    merged[key] = {**earlier, **value}
+                elif key == "required" and earlier:
+                    merged[key] = [*earlier, *value]
                 else:
                     merged[key] = value
         return merged
 
-    def _found(self, reference: str) -> Any:
+    def _resolve(self, reference: str) -> Any:
         """The part of the schema that a reference such as ``#/$defs/Name`` points to."""
-        found = self._root
+        target = self._root
         for key in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
+            target = target.get(key) if isinstance(target, Mapping) else None
+        return target
 
 
 def _simplest(choices: Sequence[Any], depth: int) -> Any:
     """The alternative least likely to recurse; from depth `SHALLOW` on, null rather than an object."""
-    known = [one for one in choices if isinstance(one, Mapping)]
-    plain = [one for one in known if not {"$ref", "properties"} & one.keys()]
-    real = [one for one in plain or known if one.get("type") != "null"]
-    shallow = real or [one for one in known if one.get("type") != "null"]
-    return next(iter(shallow if depth < SHALLOW or real else plain), None)
+    objects = [choice for choice in choices if isinstance(choice, Mapping)]
+    flat = [choice for choice in objects if not {"$ref", "properties"} & choice.keys()]
+    flat_values = [choice for choice in flat or objects if choice.get("type") != "null"]
+    shallow = flat_values or [choice for choice in objects if choice.get("type") != "null"]
+    return next(iter(shallow if depth < SHALLOW or flat_values else flat), None)
 
 
 def _number(schema: Json, *, whole: bool) -> float:
@@ -199,12 +203,20 @@ def _number(schema: Json, *, whole: bool) -> float:
         if isinstance(schema.get(name), int | float)
     ]
     step = schema.get("multipleOf") or (1 if whole else None)
-    given = [limit for _, limit in limits]
-    near = [one + shift for one in given for shift in (0, step or 0.5, -(step or 0.5))]
-    tried = [0, *near, sum(given) / len(given) if given else 0]
+    bounds = [limit for _, limit in limits]
+    shift = step or 0.5
+    near_bounds = [*chain.from_iterable((bound, bound + shift, bound - shift) for bound in bounds)]
+    candidates = [0, *near_bounds, sum(bounds) / len(bounds) if bounds else 0]
     if step:
-        tried = [rounding(one / step) * step for one in tried for rounding in (math.ceil, math.floor)]
-    return next((one for one in tried if all(holds(one, limit) for holds, limit in limits)), 0)
+        candidates = [*chain.from_iterable(_multiples_around(candidate, step) for candidate in candidates)]
+    return next(
+        (candidate for candidate in candidates if all(holds(candidate, limit) for holds, limit in limits)),
+        0,
+    )
+
+
+def _multiples_around(value: float, step: float) -> tuple[float, float]:
+    return math.ceil(value / step) * step, math.floor(value / step) * step
 
 
 class ToolBrain:
@@ -221,7 +233,7 @@ class ToolBrain:
         if search is not None and prompt.messages[-1]["role"] == "user":
             field = "pattern" if "regex" in search["type"] else "query"
             return ModelReply([server_tool_use(search["name"], {field: prompt.last_text})])
-        tool = _fitting(prompt)
+        tool = _best_tool(prompt)
         if tool is None:
             return EchoBrain().reply(prompt)
         return ModelReply(
@@ -229,49 +241,52 @@ class ToolBrain:
         )
 
 
-def _fitting(prompt: ModelPrompt) -> Json | None:
+def _best_tool(prompt: ModelPrompt) -> Json | None:
     """The tool the user names, or whose name, then description, has most of their words; None if nothing fits."""
-    words = {word.lower() for word in _WORD.findall(prompt.last_text)}
+    user_words = {word.lower() for word in _WORD.findall(prompt.last_text)}
     if prompt.body.get("tool_choice") in ("none", {"type": "none"}):
         return None
 
     def fit(tool: Json) -> tuple[bool, int, int]:
         name = str(tool.get("name") or "")
         exact = bool(name) and re.search(rf"\b{re.escape(name)}\b", prompt.last_text, re.I) is not None
-        parts = {part.lower() for part in re.findall(r"[A-Za-z][a-z]{2,}", name)}
-        described = {word.lower() for word in _WORD.findall(str(tool.get("description") or ""))}
-        return exact, len(words & parts), len(words & described)
+        name_words = {name_part.lower() for name_part in re.findall(r"[A-Za-z][a-z]{2,}", name)}
+        description_words = {
+            description_word.lower()
+            for description_word in _WORD.findall(str(tool.get("description") or ""))
+        }
+        return exact, len(user_words & name_words), len(user_words & description_words)
 
     offered = [tool for tool in prompt.tools if tool.get("name") and not is_search_tool(tool)]
     best = max(offered, key=fit, default=None)
     return best if best is not None and any(fit(best)) else None
 
 
-def _input(tool: Json, words: str) -> dict[str, Any]:
+def _input(tool: Json, user_text: str) -> dict[str, Any]:
     """The JSON object in the user's words, or an input that fits the schema, with their quotations as its strings."""
-    if (given := _object(words)) is not None:
-        return given
+    if (given_input := _object(user_text)) is not None:
+        return given_input
     schema = tool.get("input_schema") or {}
-    quoted = [next(filter(None, found)) for found in _QUOTED.findall(words)]
-    made = instance(schema, words)
-    if not schema or not isinstance(made, dict):
-        return {"input": words}
+    quoted = [next(filter(None, alternatives)) for alternatives in _QUOTED.findall(user_text)]
+    generated = instance(schema, user_text)
+    if not schema or not isinstance(generated, dict):
+        return {"input": user_text}
     fields = schema.get("properties") or {}
-    for name, value in made.items():
+    for name, value in generated.items():
         free = isinstance(value, str) and not {"enum", "const", "format"} & fields.get(name, {}).keys()
         if free and quoted:
-            made[name] = quoted.pop(0)
-    return made
+            generated[name] = quoted.pop(0)
+    return generated
 
 
-def _object(words: str) -> dict[str, Any] | None:
-    start = words.find("{")
-    end = words.rfind("}")
+def _object(user_text: str) -> dict[str, Any] | None:
+    start = user_text.find("{")
+    end = user_text.rfind("}")
     try:
-        given = msgspec.json.decode(words[start : end + 1]) if 0 <= start < end else None
+        value = msgspec.json.decode(user_text[start : end + 1]) if 0 <= start < end else None
     except msgspec.DecodeError:
         return None
-    return given if isinstance(given, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _shown(result: Json) -> str:

@@ -15,26 +15,31 @@ from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks
 
 def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
     """None if a request body extends the previous one; otherwise a description of the first difference."""
-    before, now = (msgspec.json.decode(one) if isinstance(one, bytes) else one for one in (previous, body))
-    if before.get("model") != now.get("model"):
-        return f"model changed from {before.get('model')} to {now.get('model')}"
+    earlier, later = (
+        msgspec.json.decode(request) if isinstance(request, bytes) else request
+        for request in (previous, body)
+    )
+    if earlier.get("model") != later.get("model"):
+        return f"model changed from {earlier.get('model')} to {later.get('model')}"
     for level in ("tools", "system", "messages"):
-        parts = (list(_parts(body, level)) for body in (before, now))
-        if moved := _compare(*parts, whole=level != "messages"):
+        level_parts = (list(_parts(body, level)) for body in (earlier, later))
+        if moved := _compare(*level_parts, whole=level != "messages"):
             return moved
     return None
 
 
-def _compare(before: list[tuple[str, bytes]], now: list[tuple[str, bytes]], *, whole: bool) -> str | None:
-    for place, (path, was) in enumerate(before):
-        if place >= len(now):
+def _compare(
+    earlier: list[tuple[str, bytes]], later: list[tuple[str, bytes]], *, whole: bool
+) -> str | None:
+    for index, (path, earlier_bytes) in enumerate(earlier):
+        if index >= len(later):
             return f"{path} is gone"
-        if now[place][0] != path:
-            return f"{now[place][0]} was put in before {path}"
-        if now[place][1] != was:
-            return f"{path} changed from {_short(was)} to {_short(now[place][1])}"
-    if whole and len(now) > len(before):
-        return f"{now[len(before)][0]} was added"
+        if later[index][0] != path:
+            return f"{later[index][0]} was put in before {path}"
+        if later[index][1] != earlier_bytes:
+            return f"{path} changed from {_short(earlier_bytes)} to {_short(later[index][1])}"
+    if whole and len(later) > len(earlier):
+        return f"{later[len(earlier)][0]} was added"
     return None
 
 
@@ -44,8 +49,8 @@ def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
             yield f"{level}.{index}", _bare(block)
         return
     for number, message in enumerate(body.get("messages") or ()):
-        rest = {key: value for key, value in message.items() if key != "content"}
-        yield f"messages.{number}", msgspec.json.encode(rest, order="sorted")
+        other_fields = {key: value for key, value in message.items() if key != "content"}
+        yield f"messages.{number}", msgspec.json.encode(other_fields, order="sorted")
         for index, block in enumerate(blocks_of(message)):
             yield f"messages.{number}.content.{index}", _bare(block)
 
@@ -63,5 +68,5 @@ def _unmarked(block: Json) -> dict[str, Any]:
 
 
 def _short(raw: bytes) -> str:
-    words = raw.decode(errors="replace")
-    return words if len(words) <= 120 else f"{words[:80]}…{words[-30:]}"
+    text = raw.decode(errors="replace")
+    return text if len(text) <= 120 else f"{text[:80]}…{text[-30:]}"

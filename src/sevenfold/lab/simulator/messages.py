@@ -51,7 +51,7 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     edit = _due_summary(ready.body.get("context_management"), ready.tokens)
     if edit is not None:
         return _compact_and_continue(sim, ready, edit)
-    turn = _speak(sim, ready)
+    turn = _ask_model(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
     return _message(sim, ready, turn, iterations), [turn.plan]
 
@@ -67,12 +67,12 @@ def count(ready: PreparedRequest) -> dict[str, Any]:
 def _check_fits(ready: PreparedRequest) -> None:
     """Raise if the prompt, or on older models the prompt plus `max_tokens`, exceeds the window."""
     window = ready.window
-    asked = ready.body["max_tokens"]
+    max_tokens = ready.body["max_tokens"]
     if ready.tokens > window:
         raise invalid(f"prompt is too long: {ready.tokens} tokens > {window} maximum")
-    if not ready.profile.output_may_overrun and ready.tokens + asked > window:
+    if not ready.profile.output_may_overrun and ready.tokens + max_tokens > window:
         raise invalid(
-            f"input length and `max_tokens` exceed context limit: {ready.tokens} + {asked} > {window}, "
+            f"input length and `max_tokens` exceed context limit: {ready.tokens} + {max_tokens} > {window}, "
             "decrease input length or `max_tokens` and try again"
         )
 
@@ -92,31 +92,31 @@ def _plan(sim: Simulator, ready: PreparedRequest) -> CachePlan:
     return sim.cache.plan(parts, ready.salts, ready.profile.cache, sim.clock.now())
 
 
-def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
+def _ask_model(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     body = ready.body
     plan = _plan(sim, ready)
-    most = body["max_tokens"]
-    if most == 0:
+    max_tokens = body["max_tokens"]
+    if max_tokens == 0:
         return ModelTurn(Output((), "max_tokens", None, 0, 0), plan)
     messages = _messages_of(ready.shown)
     tools = body.get("tools") or ()
-    reply = _think(sim, ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
+    reply = _think(sim, ModelPrompt(body["model"], _system_text(body), tools, messages, max_tokens, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
     stops = body.get("stop_sequences") or ()
     room = ready.window - ready.tokens
-    output = limit(reply, stops, most, room, sim.scales.counter, ready.profile.tokenizer)
-    if (told := reply.usage) is not None:
-        found = plan.billing
+    output = limit(reply, stops, max_tokens, room, sim.scales.counter, ready.profile.tokenizer)
+    if (reported := reply.usage) is not None:
+        billing = plan.billing
         billing = Billing(
-            fresh=found.fresh if told.input is None else told.input,
-            read=found.read if told.cache_read is None else told.cache_read,
-            write_5m=found.write_5m if told.cache_write is None else told.cache_write,
-            write_1h=found.write_1h if told.cache_write is None else 0,
+            fresh=billing.fresh if reported.input is None else reported.input,
+            read=billing.read if reported.cache_read is None else reported.cache_read,
+            write_5m=billing.write_5m if reported.cache_write is None else reported.cache_write,
+            write_1h=billing.write_1h if reported.cache_write is None else 0,
         )
         plan = replace(plan, billing=billing)
-        output = replace(output, tokens=output.tokens if told.output is None else told.output)
+        output = replace(output, tokens=output.tokens if reported.output is None else reported.output)
     return ModelTurn(replace(output, blocks=tuple(_sign(sim, ready, output.blocks))), plan)
 
 
@@ -146,26 +146,28 @@ def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Ite
     display = (ready.body.get("thinking") or {}).get("display")
     profile = ready.profile
     shows = display in ("summarized", "updates") or (display is None and not profile.thinking.bound)
-    at = ready.bindings
-    for place, block in enumerate(blocks):
+    bindings = ready.bindings
+    for index, block in enumerate(blocks):
         if block["type"] in ("thinking", "redacted_thinking"):
             redacted = block["type"] == "redacted_thinking"
-            words = str(block["thinking"]) if shows and not redacted else ""
+            shown_text = str(block["thinking"]) if shows and not redacted else ""
             size = sim.scales.counter.block(block, profile.tokenizer)
-            seal, at = sim.binder.sign(words, size, at, ready.prompt, profile.name)
-            said = {"data": seal} if redacted else {"thinking": words, "signature": seal}
-            yield {"type": block["type"], **said}
+            seal, bindings = sim.binder.sign(shown_text, size, bindings, ready.prompt, profile.name)
+            content = {"data": seal} if redacted else {"thinking": shown_text, "signature": seal}
+            yield {"type": block["type"], **content}
         else:
-            done = _with_id(block, at, place)
-            weighed = sim.scales.weigh(done, profile.tokenizer, "assistant")
-            at = replace(at, prefixes=tuple(chained(prefix, weighed.digest) for prefix in at.prefixes))
-            yield done
+            with_id = _with_id(block, bindings, index)
+            weighed = sim.scales.weigh(with_id, profile.tokenizer, "assistant")
+            bindings = replace(
+                bindings, prefixes=tuple(chained(prefix, weighed.digest) for prefix in bindings.prefixes)
+            )
+            yield with_id
 
 
-def _with_id(block: Json, at: Bindings, place: int) -> Json:
+def _with_id(block: Json, bindings: Bindings, index: int) -> Json:
     if block["type"] != "tool_use" or block.get("id"):
         return block
-    name = digest(at.prefixes[-1], place.to_bytes(4, "big")).hex()[:24]
+    name = digest(bindings.prefixes[-1], index.to_bytes(4, "big")).hex()[:24]
     return {"type": "tool_use", "id": f"toolu_{name}", "name": block["name"], "input": block["input"]}
 
 
@@ -174,17 +176,17 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     body = ready.body
     profile = ready.profile
     plan = _plan(sim, ready)
-    made = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
-    size = sim.scales.counter.text(made, profile.tokenizer) if isinstance(made, str) else 0
-    if isinstance(made, str) and size > body["max_tokens"]:
-        made = NoSummary("max_tokens")
+    summary = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
+    size = sim.scales.counter.text(summary, profile.tokenizer) if isinstance(summary, str) else 0
+    if isinstance(summary, str) and size > body["max_tokens"]:
+        summary = NoSummary("max_tokens")
         size = body["max_tokens"]
-    if isinstance(made, str) and ready.tokens + size > ready.window:
-        made = NoSummary("model_context_window_exceeded")
-    if isinstance(made, str):
-        output = Output((_signed_block(sim, ready, made),), "compaction", None, size, 0)
+    if isinstance(summary, str) and ready.tokens + size > ready.window:
+        summary = NoSummary("model_context_window_exceeded")
+    if isinstance(summary, str):
+        output = Output((_signed_block(sim, ready, summary),), "compaction", None, size, 0)
     else:
-        output = Output((), made.stop_reason, None, size, 0)
+        output = Output((), summary.stop_reason, None, size, 0)
     spent = ModelTurn(output, plan)
     return _message(sim, ready, spent.free(), [_iteration("compaction", spent)]), [plan]
 
@@ -192,16 +194,16 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
     """Compact at a threshold, then answer from the summary, unless the request asks for a pause."""
     plan = _plan(sim, ready)
-    made = _summary(sim, ready, edit.get("instructions"))
-    block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
+    summary = _summary(sim, ready, edit.get("instructions"))
+    block: dict[str, Any] = {"type": "compaction", "content": summary if isinstance(summary, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
     spent = ModelTurn(Output((block,), "compaction", None, size, 0), plan)
     costs = _iteration("compaction", spent)
-    if isinstance(made, str):
+    if isinstance(summary, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
             return _message(sim, ready, spent.free(), [costs]), [plan]
-    turn = _speak(sim, ready)
+    turn = _ask_model(sim, ready)
     turn = replace(turn, output=replace(turn.output, blocks=(block, *turn.output.blocks)))
     return _message(sim, ready, turn, [costs, _iteration("message", turn)]), [plan, turn.plan]
 

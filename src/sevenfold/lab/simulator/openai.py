@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -51,8 +52,8 @@ class OpenAiRequest(Struct, frozen=True):
     @property
     def system(self) -> str:
         """The text of all system messages."""
-        parts = [message for message in self.messages if message["role"] == "system"]
-        return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
+        contents = (message["content"] for message in self.messages if message["role"] == "system")
+        return "\n".join(str(block.get("text", "")) for block in chain.from_iterable(contents))
 
     def kind(self, call: Json) -> CallKind:
         """The kind of the called tool: ``custom`` or ``function``."""
@@ -79,18 +80,18 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     profile = request.profile
     blocks = weigh(sim, request)
     size = sum(block.tokens for block in blocks)
-    most = request.max_tokens or profile.max_output
-    prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
+    max_tokens = request.max_tokens or profile.max_output
+    prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, max_tokens, body)
     reply = sim.think(prompt)
-    most = min(most, profile.max_output)
+    max_tokens = min(max_tokens, profile.max_output)
     room = profile.window - size
-    output = limit(reply, request.stops, most, room, sim.scales.counter, profile.tokenizer)
+    output = limit(reply, request.stops, max_tokens, room, sim.scales.counter, profile.tokenizer)
     read = read_cache(sim, request, blocks)
-    if (told := reply.usage) is not None:
-        fresh = size - read if told.input is None else told.input
-        read = read if told.cache_read is None else told.cache_read
-        size = fresh + read + (told.cache_write or 0)
-        output = replace(output, tokens=output.tokens if told.output is None else told.output)
+    if (reported := reply.usage) is not None:
+        fresh = size - read if reported.input is None else reported.input
+        read = read if reported.cache_read is None else reported.cache_read
+        size = fresh + read + (reported.cache_write or 0)
+        output = replace(output, tokens=output.tokens if reported.output is None else reported.output)
     return OpenAiReply(output, size, read)
 
 
@@ -107,9 +108,9 @@ def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
             extra = 0
     size = sum(block.tokens for block in blocks)
     if size > profile.window:
-        words = request.overflow.format(window=profile.window, tokens=size)
+        overflow = request.overflow.format(window=profile.window, tokens=size)
         param = "messages" if "messages" in request.body else "input"
-        raise invalid(words, param=param, code="context_length_exceeded")
+        raise invalid(overflow, param=param, code="context_length_exceeded")
     return blocks
 
 
@@ -127,8 +128,8 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
     try:
         msgspec.convert(body, shape)
     except msgspec.ValidationError as error:
-        complaint, _, place = str(error).partition(" - at `$.")
-        path = place.rstrip("`")
+        complaint, _, location = str(error).partition(" - at `$.")
+        path = location.rstrip("`")
         if "missing required field" in complaint:
             name = complaint.split("`")[1]
             raise missing_parameter(f"{path}.{name}".lstrip("."), name) from None
@@ -141,60 +142,62 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
     return profile
 
 
-def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
+def _check_tool(tool: Json, path: str, *, nested: bool) -> None:
     """Raise if this is not a valid tool of this API, for example if it has another API's shape."""
-    kind = _required(tool, "type", where)
+    kind = _required(tool, "type", path)
     if nested and kind not in CALL_INPUTS:
-        words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
-        raise invalid(words, param=f"{where}.type", code="invalid_value")
+        message = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
+        raise invalid(message, param=f"{path}.type", code="invalid_value")
     if nested:
-        tool = _required(tool, kind, where)
-        where = f"{where}.{kind}"
-    if kind in CALL_INPUTS and not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
+        tool = _required(tool, kind, path)
+        path = f"{path}.{kind}"
+    if kind in CALL_INPUTS and not _TOOL_NAME.fullmatch(_required(tool, "name", path)):
         raise invalid(
-            f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
+            f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the pattern "
             "'^[a-zA-Z0-9_-]+$'.",
-            param=f"{where}.name",
+            param=f"{path}.name",
             code="invalid_value",
         )
-    given = (tool.get("parameters") or {"type": "object"}).get("type")
-    if kind == "function" and given != "object":
+    schema_type = (tool.get("parameters") or {"type": "object"}).get("type")
+    if kind == "function" and schema_type != "object":
         raise invalid(
             f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'type: \"object\"', "
-            f"got 'type: \"{given}\"'.",
-            param=f"{where}.parameters",
+            f"got 'type: \"{schema_type}\"'.",
+            param=f"{path}.parameters",
             code="invalid_function_parameters",
         )
 
 
-def _required(given: Json, name: str, where: str) -> Any:
-    if given.get(name) is None:
-        raise missing_parameter(f"{where}.{name}")
-    return given[name]
+def _required(fields: Json, name: str, path: str) -> Any:
+    if fields.get(name) is None:
+        raise missing_parameter(f"{path}.{name}")
+    return fields[name]
 
 
 def missing_parameter(path: str, param: str = "") -> ApiError:
     """The error for a missing required parameter."""
-    words = f"Missing required parameter: '{path}'."
-    return invalid(words, param=param or path, code="missing_required_parameter")
+    message = f"Missing required parameter: '{path}'."
+    return invalid(message, param=param or path, code="missing_required_parameter")
 
 
-def unsupported_value(value: object, known: Iterable[str], param: str, code: str | None = None) -> ApiError:
+def unsupported_value(
+    value: object, supported: Iterable[str], param: str, code: str | None = None
+) -> ApiError:
     """The error for a parameter whose value is none of the known ones."""
-    names = ", ".join(f"'{name}'" for name in known)
-    words = f"Invalid value: '{value}'. Supported values are: {names}."
-    return invalid(words, param=param, code=code)
+    names = ", ".join(f"'{name}'" for name in supported)
+    message = f"Invalid value: '{value}'. Supported values are: {names}."
+    return invalid(message, param=param, code=code)
 
 
 def tool_use(call_id: Any, kind: str, call: Json) -> Json:
     """Convert a tool call to a content block; input that is no JSON object is kept as text under its field's name."""
-    words = call.get(CALL_INPUTS[kind])
-    given = None
+    raw_input = call.get(CALL_INPUTS[kind])
+    decoded = None
     if kind == "function":
         with suppress(msgspec.DecodeError):
-            given = msgspec.json.decode(str(words or "{}"))
-    given = given if isinstance(given, dict) else {CALL_INPUTS[kind]: str(words or "")}
-    return {"type": "tool_use", "id": call_id, "name": call.get("name"), "input": given}
+            decoded = msgspec.json.decode(str(raw_input or "{}"))
+    decoded = decoded if isinstance(decoded, dict) else {CALL_INPUTS[kind]: str(raw_input or "")}
+    return {"type": "tool_use", "id": call_id, "name": call.get("name"), "input": decoded}
 
 
 def tool_result(call_id: Any, content: Any) -> Json:
@@ -203,10 +206,14 @@ def tool_result(call_id: Any, content: Any) -> Json:
     return {"role": "user", "content": [result]}
 
 
-def tool(kind: Any, given: Json) -> Json:
+def tool(kind: Any, definition: Json) -> Json:
     """Convert a tool to the simulator's own form."""
-    described = {"name": given.get("name"), "description": given.get("description")}
-    return {"type": kind, **described, "input_schema": given.get("parameters")}
+    return {
+        "type": kind,
+        "name": definition.get("name"),
+        "description": definition.get("description"),
+        "input_schema": definition.get("parameters"),
+    }
 
 
 def content_blocks(content: Any) -> list[Json]:

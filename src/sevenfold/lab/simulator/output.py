@@ -25,25 +25,25 @@ class Output(Struct, frozen=True):
 
 
 def limit(
-    reply: ModelReply, stops: Sequence[str], asked: int, room: int, counter: Counter, generation: str
+    reply: ModelReply, stops: Sequence[str], max_tokens: int, room: int, counter: Counter, generation: str
 ) -> Output:
     """Cut a reply where a stop sequence, the caller's limit or the room left in the window ends it."""
     blocks, stopped = _stop(reply.blocks, stops)
-    most = min(asked, room)
+    allowed = min(max_tokens, room)
     kept: list[Json] = []
     used = thought = 0
     for block in blocks:
         size = counter.block(block, generation)
-        cut = used + size > most
+        cut = used + size > allowed
         if cut:
-            block = _shorten(block, most - used, counter, generation)
+            block = _shorten(block, allowed - used, counter, generation)
             size = counter.block(block, generation) if block else 0
         if block:
             kept.append(block)
             used += size
             thought += size if block["type"] == "thinking" else 0
         if cut:
-            reason = "max_tokens" if asked <= room else "model_context_window_exceeded"
+            reason = "max_tokens" if max_tokens <= room else "model_context_window_exceeded"
             return Output(tuple(kept), reason, None, used, thought)
     if stopped is not None:
         return Output(tuple(kept), "stop_sequence", stopped, used, thought)
@@ -53,23 +53,23 @@ def limit(
 
 
 def _stop(blocks: Sequence[Json], stops: Sequence[str]) -> tuple[list[Json], str | None]:
-    kept: list[Json] = []
+    blocks_before: list[Json] = []
     for block in blocks:
-        words = str(block.get("text", "")) if block["type"] == "text" else ""
-        found = [(words.index(stop), stop) for stop in stops if stop and stop in words]
-        if found:
-            place, stop = min(found)
-            return [*kept, *([{**block, "text": words[:place]}] if place else [])], stop
-        kept.append(block)
-    return kept, None
+        text = str(block.get("text", "")) if block["type"] == "text" else ""
+        stops_found = [(text.index(stop), stop) for stop in stops if stop and stop in text]
+        if stops_found:
+            position, stop = min(stops_found)
+            return [*blocks_before, *([{**block, "text": text[:position]}] if position else [])], stop
+        blocks_before.append(block)
+    return blocks_before, None
 
 
-def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
+def _shorten(block: Json, limit: int, counter: Counter, generation: str) -> Json:
     """As much of a text as fits; empty for other blocks, which make no sense in part."""
     kind = str(block["type"])
     if kind not in ("text", "thinking"):
         return {}
-    words = str(block[kind])
-    ends = range(1, len(words) + 1)
-    fitting = bisect_right(ends, most, key=lambda end: counter.text(words[:end], generation))
-    return {**block, kind: words[:fitting]} if fitting else {}
+    text = str(block[kind])
+    ends = range(1, len(text) + 1)
+    fitting = bisect_right(ends, limit, key=lambda end: counter.text(text[:end], generation))
+    return {**block, kind: text[:fitting]} if fitting else {}

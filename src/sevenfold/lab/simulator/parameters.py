@@ -106,10 +106,10 @@ def check_configs(body: Mapping[str, Any]) -> None:
             raise _problem(name, body[name], str(error)) from None
 
 
-def _problem(name: str, value: Any, words: str) -> ApiError:
+def _problem(name: str, value: Any, message: str) -> ApiError:
     """Convert the validator's error to the server's wording."""
-    complaint, _, place = words.partition(" - at `$")
-    path = _path(name, value, re.findall(r"\w+", place))
+    complaint, _, location = message.partition(" - at `$")
+    path = _path(name, value, re.findall(r"\w+", location))
     named = _SHOWN.findall(complaint)
     if "unknown field" in complaint:
         return extra(f"{path}.{named[0]}")
@@ -156,19 +156,19 @@ def check_parameters(body: Json, profile: Profile, features: ApiFeatures) -> Non
     if body.get("compaction") is not None and not features.counting:
         _check_compaction(body, profile)
     if body.get("thread") is not None:
-        words = "thread: message threads are not simulated. Send the full conversation without `thread`."
-        raise invalid(words, code="thread_unsupported_request")
+        message = "thread: message threads are not simulated. Send the full conversation without `thread`."
+        raise invalid(message, code="thread_unsupported_request")
     _check_system_fields(body)
 
 
 def _check_max_tokens(body: Json, profile: Profile) -> None:
-    asked = body["max_tokens"]
-    most = profile.max_output
-    if asked < 0:
+    max_tokens = body["max_tokens"]
+    maximum = profile.max_output
+    if max_tokens < 0:
         raise invalid("max_tokens: Input should be greater than or equal to 0")
-    if asked > most:
+    if max_tokens > maximum:
         raise invalid(
-            f"max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens for "
+            f"max_tokens: {max_tokens} > {maximum}, which is the maximum allowed number of output tokens for "
             f"{body['model']}"
         )
 
@@ -182,8 +182,8 @@ def _check_thinking(body: Json, profile: Profile, features: ApiFeatures) -> None
         raise extra(f"thinking.{mode}.block_binding")
     if mode not in profile.thinking.modes:
         advice = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
-        words = f'"thinking.type.{mode}" is not supported for this model. {advice}'
-        raise invalid("adaptive thinking is not supported on this model" if mode == "adaptive" else words)
+        message = f'"thinking.type.{mode}" is not supported for this model. {advice}'
+        raise invalid("adaptive thinking is not supported on this model" if mode == "adaptive" else message)
     if mode == "enabled":
         budget = thinking["budget_tokens"]
         if budget < MINIMUM_BUDGET:
@@ -204,7 +204,7 @@ def _check_task_budget(body: Json, features: ApiFeatures) -> None:
         return
     if TASK_BUDGETS not in features.betas:
         raise extra("output_config.task_budget")
-    opening = [block for message in body["messages"][:1] for block in blocks_of(message)][:1]
+    opening = blocks_of(body["messages"][0])[:1] if body["messages"] else []
     summary = any(kind_of(block) == "compaction" and block.get("signature") for block in opening)
     if summary and budget.get("remaining") is not None:
         raise invalid("output_config.task_budget.remaining: not allowed with a `compaction` block")
@@ -221,15 +221,15 @@ def _check_tool_choice(body: Json, profile: Profile) -> None:
 
 def _check_edits(body: Json, profile: Profile, features: ApiFeatures) -> None:
     edits = (body.get("context_management") or {}).get("edits") or ()
-    for place, edit in enumerate(edits):
+    for index, edit in enumerate(edits):
         kind = edit["type"]
-        path = f"context_management.edits.{place}"
+        path = f"context_management.edits.{index}"
         compacts = kind == "compact_20260112"
         if (THRESHOLD if compacts else EDITS) not in features.betas:
             raise unknown_tag(path, kind)
         if not (profile.threshold_compaction if compacts else kind in profile.edits):
             raise invalid(f"{path}: {kind} is not supported for this model.")
-        if kind == "clear_thinking_20251015" and place:
+        if kind == "clear_thinking_20251015" and index:
             raise invalid("context_management.edits: clear_thinking_20251015 must be the first edit")
         if compacts and (edit.get("trigger") or {}).get("value", MINIMUM_TRIGGER) < MINIMUM_TRIGGER:
             raise invalid(f"{path}.{kind}.trigger.value: Input should be greater than or equal to 50000")

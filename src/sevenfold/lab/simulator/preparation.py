@@ -6,6 +6,7 @@ Counting tokens and answering share these steps, so both see the same prompt.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -64,9 +65,9 @@ class PreparedRequest(Struct, frozen=True):
     @property
     def window(self) -> int:
         """The model's window; the long one if a beta header asks for it and the model has a price for it."""
-        asked = self.profile.betas.window_1m in self.features.betas
+        wants_long = self.profile.betas.window_1m in self.features.betas
         priced = any(price.above >= self.profile.window for price in self.profile.prices)
-        return LONG_WINDOW if asked and priced else self.profile.window
+        return LONG_WINDOW if wants_long and priced else self.profile.window
 
 
 def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures) -> PreparedRequest:
@@ -78,7 +79,9 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     _check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
     transformations = _judge(bindings.checks, body, profile, features, sim.setup.account == "new")
-    dropped = {one["path"] for one in transformations if one["type"] == DROPPED}
+    dropped = {
+        transformation["path"] for transformation in transformations if transformation["type"] == DROPPED
+    }
     items = tuple(item for item in prompt.items if item.path not in dropped)
     shown, deleted = visible(items, prompt.messages, profile)
     head = (*prompt.tools, *prompt.system)
@@ -114,14 +117,14 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
         facts = replace(facts, prefill=True)
         if not features.counting:
             _check_range(body["messages"])
-    wrong = refusals(
+    broken = refusals(
         body["messages"],
         facts=facts,
         tools=body.get("tools") or (),
         system=body.get("system") or (),
         automatic=body.get("cache_control"),
     )
-    for refusal in wrong[:1]:
+    for refusal in broken[:1]:
         code = refusal.code if refusal.code.startswith("compaction_") else None
         raise invalid(refusal.message, code=code)
 
@@ -141,23 +144,27 @@ def _judge(
     checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
 ) -> tuple[Json, ...]:
     """Report blocks that are dropped, or kept although a check failed; raises where a failed check is an error."""
-    asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
-    rule = profile.thinking.on_mismatch
-    enforced = asked == "error" or (
-        not asked and (rule == "error" or (rule == "by_account" and new_account))
+    chosen_behavior = ((body.get("thinking") or {}).get("block_binding") or {}).get(
+        "prefix_mismatch_behavior"
     )
-    answers = (n for n, message in enumerate(body["messages"]) if message["role"] == "assistant")
-    last = max(answers, default=-1)
+    rule = profile.thinking.on_mismatch
+    enforced = chosen_behavior == "error" or (
+        not chosen_behavior and (rule == "error" or (rule == "by_account" and new_account))
+    )
+    answer_indices = (
+        index for index, message in enumerate(body["messages"]) if message["role"] == "assistant"
+    )
+    last_answer = max(answer_indices, default=-1)
     reported: list[Json] = []
     for check in checks:
         if check.reason == "tampered":
-            raise invalid(_tampered(check, last))
+            raise invalid(_tampered(check, last_answer))
         if not check.reason:
             continue
         by_prefix = check.reason == "prefix_binding_mismatch"
         if by_prefix and enforced:
             raise invalid(_mismatch(check, features))
-        kind = "thinking_mismatch_allowed" if by_prefix and not asked else DROPPED
+        kind = "thinking_mismatch_allowed" if by_prefix and not chosen_behavior else DROPPED
         reported.append({"type": kind, "path": check.item.path, "reason": check.reason})
     return tuple(reported)
 
@@ -190,7 +197,9 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
     default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
     thinking = body.get("thinking") or default
     output = body.get("output_config") or {}
-    blocks = [one for item in prompt.items for one in (item.block, *inner_blocks(item.block))]
+    blocks: list[Json] = []
+    for item in prompt.items:
+        blocks += [item.block, *inner_blocks(item.block)]
     settings = [
         body.get("tool_choice") or {"type": "auto"},
         [thinking.get("type"), thinking.get("budget_tokens")],
@@ -203,29 +212,28 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
     citations = (item.block.get("citations") for item in prompt.items)
     return Salts(
         digest(profile.name.encode(), str(body.get("speed") or "standard").encode()),
-        value_digest(any(isinstance(one, dict) and one.get("enabled") for one in citations)),
+        value_digest(any(isinstance(config, dict) and config.get("enabled") for config in citations)),
         value_digest(settings),
     )
 
 
 def _check_range(messages: Sequence[Json]) -> None:
     """Raise if the messages of a compaction request cannot be summarised."""
-    found = turns(messages)
-    spoken = [
-        part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
-    ]
+    all_turns = turns(messages)
+    blocks = chain.from_iterable(turn.blocks for turn in all_turns if turn.role != "system")
+    spoken = [block for block in blocks if block.kind != "compaction"]
     if not spoken:
         code = "nothing_to_summarize"
-        words = "`messages` holds no `user` or `assistant` content to summarize."
-    elif _unfinished(found[-1]):
+        message = "`messages` holds no `user` or `assistant` content to summarize."
+    elif _unfinished(all_turns[-1]):
         code = "incomplete_turn"
-        words = "The compaction request ends on an `assistant` turn that is not finished."
-    elif len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+        message = "The compaction request ends on an `assistant` turn that is not finished."
+    elif len({block.block.get("name") for block in spoken if block.kind == "tool_use"}) > MOST_TOOLS:
         code = "too_many_tool_references"
-        words = "The conversation references more distinct tools than a `compaction` block can record."
+        message = "The conversation references more distinct tools than a `compaction` block can record."
     else:
         return
-    raise invalid(words, code=f"compaction_{code}")
+    raise invalid(message, code=f"compaction_{code}")
 
 
 def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
@@ -236,20 +244,20 @@ def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
         seal = binder.open(item.block["signature"], SummarySeal)
         if seal is None:
             code = "signature_invalid"
-            words = "`signature` does not verify."
+            problem = "`signature` does not verify."
         elif seal.content != digest(str(item.block.get("content")).encode()):
             code = "content_mismatch"
-            words = "`content` differs from the text its `signature` recorded."
+            problem = "`content` differs from the text its `signature` recorded."
         elif seal.changes != value_digest(item.block.get("tool_changes")):
             code = "tool_changes_mismatch"
-            words = "`tool_changes` differs from what was returned with the block."
+            problem = "`tool_changes` differs from what was returned with the block."
         else:
             continue
-        raise invalid(f"{item.path}: The `compaction` block's {words}", code=f"compaction_{code}")
+        raise invalid(f"{item.path}: The `compaction` block's {problem}", code=f"compaction_{code}")
 
 
 def _unfinished(turn: Turn) -> bool:
     """Whether an assistant turn still waits for a tool result, from the client or the server."""
     if turn.role != "assistant":
         return False
-    return bool(pending_server_calls(turn)) or any(part.kind == "tool_use" for part in turn.blocks)
+    return bool(pending_server_calls(turn)) or any(block.kind == "tool_use" for block in turn.blocks)

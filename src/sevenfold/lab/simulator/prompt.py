@@ -72,38 +72,53 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     deferred = {str(tool["name"]): tool for tool in body.get("tools") or () if tool.get("defer_loading")}
 
     def part(
-        path: str, role: str, block: Json, *, tag: str = "", more: int = 0, at: tuple[int, int] = (-1, -1)
+        path: str,
+        role: str,
+        block: Json,
+        *,
+        tag: str = "",
+        extra_tokens: int = 0,
+        at: tuple[int, int] = (-1, -1),
     ) -> PromptPart:
         loaded = [deferred[name] for name in references(block) if name in deferred]
         for tool in loaded:
             # The definition is read where it is referred to, so it counts there, and a change of it breaks the cache.
             definition = scales.weigh(tool, generation, "tools")
-            more += definition.tokens
+            extra_tokens += definition.tokens
             tag = f"{tag or role} {definition.digest.hex()}"
         name, tokens = scales.weigh(block, generation, tag or role)
         marks = [automatic] if path == last else controls(block)
         ttl = lifetime(marks[0]) if marks else None
-        return PromptPart(path, role, kind_of(block), block, name, tokens + more, ttl, *at)
+        return PromptPart(path, role, kind_of(block), block, name, tokens + extra_tokens, ttl, *at)
 
     # Deferred tools are not part of the prompt until something refers to them.
     loaded = [pair for pair in enumerate(body.get("tools") or ()) if not pair[1].get("defer_loading")]
     typed = [(index, {**tool, "type": tool.get("type") or "custom"}) for index, tool in loaded]
     tools = tuple(
-        part(f"tools.{index}", "tools", tool, more=0 if place else scales.counter.tool_prompt)
-        for place, (index, tool) in enumerate(typed)
+        part(f"tools.{index}", "tools", tool, extra_tokens=0 if position else scales.counter.tool_prompt)
+        for position, (index, tool) in enumerate(typed)
     )
     blocks = enumerate(blocks_of({"content": body.get("system")}))
     system = tuple(part(f"system.{index}", "system", block) for index, block in blocks)
     items = []
-    for one in placed(enumerate(messages)):
-        if one.kind == "compaction" and one.block.get("content") is None:
+    for placed_block in placed(enumerate(messages)):
+        if placed_block.kind == "compaction" and placed_block.block.get("content") is None:
             continue  # A failed summary replaces nothing.
-        message = messages[one.message]
-        opens = scales.counter.per_message if one.index == 0 else 0
+        message = messages[placed_block.message]
+        opens = scales.counter.per_message if placed_block.index == 0 else 0
         role = tag = str(message["role"])
         if role == "system":
             tag = f"system {message.get('clear_at')} {message.get('output_config')}"
-        items.append(part(one.path, role, one.block, tag=tag, more=opens, at=(one.message, one.index)))
+        items.append(
+            part(
+                placed_block.path,
+                role,
+                placed_block.block,
+                tag=tag,
+                extra_tokens=opens,
+                at=(placed_block.message, placed_block.index),
+            )
+        )
     seals = digest(*[part.digest for part in system]), digest(*[part.digest for part in tools])
     return RequestPrompt(tools, system, tuple(items), messages, seals)
 
@@ -111,7 +126,7 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
 def last_compaction(items: Sequence[PromptPart]) -> int:
     """The index of the last summary that has content and so replaces everything before it; -1 if there is none."""
     summaries = (
-        n for n, item in enumerate(items) if item.kind == "compaction" and item.block.get("content")
+        index for index, item in enumerate(items) if item.kind == "compaction" and item.block.get("content")
     )
     return max(summaries, default=-1)
 
@@ -123,7 +138,9 @@ def total(parts: Iterable[PromptPart]) -> int:
 
 def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[Parts, int]:
     """The message parts the model sees before any requested edit, and the tokens saved by deletions."""
-    last_user = max((n for n, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    last_user = max(
+        (index for index, message in enumerate(messages) if message["role"] == "user"), default=-1
+    )
     spoken = (item.message for item in items if item.role == "user" and item.kind != "tool_result")
     forgotten = -1 if profile.thinking.kept else max(spoken, default=-1)
 
@@ -132,8 +149,8 @@ def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[P
             return item.message > last_user
         return not (item.is_thinking and item.message < forgotten)
 
-    seen = tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
-    return _without_deleted(seen, items)
+    visible_items = tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+    return _without_deleted(visible_items, items)
 
 
 def apply_edits(
@@ -145,7 +162,7 @@ def apply_edits(
     """
     applied: list[Json] = []
     for edit in (config or {}).get("edits") or ():
-        before = items
+        unedited = items
         report = dict[str, int]()
         if edit["type"] == "clear_thinking_20251015":
             items, report = _clear_thinking(items, edit, profile)
@@ -153,7 +170,7 @@ def apply_edits(
             smaller = [_smaller(item, edit, profile, scales) for item in items]
             items, report = _clear_tool_uses(head, items, smaller, edit, holds=holds)
         if report:
-            freed = total(before) - total(items)
+            freed = total(unedited) - total(items)
             applied.append({"type": edit["type"], **report, "cleared_input_tokens": freed})
     return items, tuple(applied)
 
@@ -164,9 +181,9 @@ def _clear_thinking(items: Parts, edit: Json, profile: Profile) -> tuple[Parts, 
         return items, {}
     turns = sorted({item.message for item in items if item.is_thinking})
     kept_turns = set(turns[-int(keep["value"]) :])
-    kept = tuple(item for item in items if not item.is_thinking or item.message in kept_turns)
+    remaining = tuple(item for item in items if not item.is_thinking or item.message in kept_turns)
     report = {"cleared_thinking_turns": len(turns) - len(kept_turns)}
-    return kept, report if len(kept) < len(items) else {}
+    return remaining, report if len(remaining) < len(items) else {}
 
 
 def _clear_tool_uses(
@@ -175,30 +192,33 @@ def _clear_tool_uses(
     """The parts after the edit, and its report, which is empty if it cleared nothing."""
     trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
     keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
-    least = (edit.get("clear_at_least") or {}).get("value") or 1
+    least_gain = (edit.get("clear_at_least") or {}).get("value") or 1
     gains: dict[str | None, int] = {}
-    for part, less in zip(items, smaller, strict=True):
-        gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - less.tokens
+    for part, cleared in zip(items, smaller, strict=True):
+        gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - cleared.tokens
     size = head
     calls = dict[str, str]()
     targets = list[str]()
     freed = 0
-    for place, item in enumerate((*items, None)):
+    for index, item in enumerate((*items, None)):
         # An earlier request ended before each assistant turn, so what each of them cleared can be recomputed.
-        answered = item is not None and item.role == "assistant" and place > 0
-        ends = item is None or (holds and answered and items[place - 1].role != "assistant")
+        answered = item is not None and item.role == "assistant" and index > 0
+        ends = item is None or (holds and answered and items[index - 1].role != "assistant")
         reached = len(calls) - len(targets) if trigger["type"] == "tool_uses" else size - freed
         if ends and reached > trigger["value"]:
-            old = list(calls)[: max(0, len(calls) - keep)]
-            may_go = [call for call in old if calls[call] not in (edit.get("exclude_tools") or ())]
-            gain = sum(gains[call] for call in may_go)
-            targets, freed = (may_go, gain) if gain - freed >= least else (targets, freed)
+            clearable = list(calls)[: max(0, len(calls) - keep)]
+            allowed = [call for call in clearable if calls[call] not in (edit.get("exclude_tools") or ())]
+            gain = sum(gains[call] for call in allowed)
+            targets, freed = (allowed, gain) if gain - freed >= least_gain else (targets, freed)
         size += item.tokens if item else 0
         if item and item.kind == "tool_use":
             calls[item.block["id"]] = item.block["name"]
-    gone = set(targets)
-    kept = (less if _call(part) in gone else part for part, less in zip(items, smaller, strict=True))
-    return tuple(kept), {"cleared_tool_uses": len(targets)} if targets else {}
+    cleared_calls = set(targets)
+    edited = (
+        cleared if _call(part) in cleared_calls else part
+        for part, cleared in zip(items, smaller, strict=True)
+    )
+    return tuple(edited), {"cleared_tool_uses": len(targets)} if targets else {}
 
 
 def _smaller(item: PromptPart, edit: Json, profile: Profile, scales: Scales) -> PromptPart:
@@ -229,15 +249,15 @@ def _without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
     longer charged (brains still see them), but the prefix keeps its hash, so the cache stays valid. Later requests must
     contain the block in the same place, or their prefix differs.
     """
-    known = {item.block["cache_reference"] for item in items if item.block.get("cache_reference")}
-    gone: set[object] = set()
+    references = {item.block["cache_reference"] for item in items if item.block.get("cache_reference")}
+    deleted: set[object] = set()
     for item in (item for item in items if item.kind == "cache_edits"):
-        for place, edit in enumerate(item.block["edits"]):
+        for index, edit in enumerate(item.block["edits"]):
             reference = edit.get("cache_reference") if isinstance(edit, dict) else None
-            if not isinstance(edit, dict) or edit.get("type") != "delete" or reference not in known:
-                raise invalid(f"{item.path}.cache_edits.edits.{place}: no result has that cache_reference")
-            gone.add(reference)
-    kept = tuple(
-        replace(part, tokens=0) if part.block.get("cache_reference") in gone else part for part in shown
+            if not isinstance(edit, dict) or edit.get("type") != "delete" or reference not in references:
+                raise invalid(f"{item.path}.cache_edits.edits.{index}: no result has that cache_reference")
+            deleted.add(reference)
+    charged = tuple(
+        replace(part, tokens=0) if part.block.get("cache_reference") in deleted else part for part in shown
     )
-    return kept, total(shown) - total(kept)
+    return charged, total(shown) - total(charged)

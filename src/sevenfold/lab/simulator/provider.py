@@ -124,9 +124,9 @@ class Received(Struct):
 class RequestLog(deque[Received]):
     """The newest requests, oldest first, up to a total size in bytes."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         super().__init__()
-        self._most = most
+        self._limit = limit
         self._bytes = 0
         self._count = 0
 
@@ -136,13 +136,13 @@ class RequestLog(deque[Received]):
         received.number = self._count
         self.append(received)
         self._bytes += len(received.raw)
-        while self._bytes > self._most and len(self) > 1:
+        while self._bytes > self._limit and len(self) > 1:
             self._bytes -= len(self.popleft().raw)
         return received
 
     def answered(self, path: str = "/v1/messages") -> list[Received]:
         """The requests to a path that succeeded."""
-        return [each for each in self if each.path == path and each.status == 200]
+        return [received for received in self if received.path == path and received.status == 200]
 
     def __iter__(self) -> Iterator[Received]:
         # Iterate over a copy: the server may append meanwhile.
@@ -183,9 +183,9 @@ class RateMeter:
         }
         reset = datetime.fromtimestamp(now + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         headers: dict[str, str] = {}
-        for name, (most, used) in rows.items():
-            headers[f"anthropic-ratelimit-{name}-limit"] = str(most)
-            headers[f"anthropic-ratelimit-{name}-remaining"] = str(max(0, most - used))
+        for name, (allowed, used) in rows.items():
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(allowed)
+            headers[f"anthropic-ratelimit-{name}-remaining"] = str(max(0, allowed - used))
             headers[f"anthropic-ratelimit-{name}-reset"] = reset
         return headers
 
@@ -231,23 +231,25 @@ class Simulator:
         """The profile of a served model; None for a name that is not served."""
         if model in self.setup.models:
             return self.setup.models[model]
-        found = profiles.find(model)
-        if not (self.setup.any_model or found.known or model in OTHER_MODELS):
+        profile = profiles.find(model)
+        if not (self.setup.any_model or profile.known or model in OTHER_MODELS):
             return None
-        small = not found.known and model != SMALL_MODEL and found.window < LOCAL_WINDOW
-        return replace(found, window=LOCAL_WINDOW) if small else found
+        small = not profile.known and model != SMALL_MODEL and profile.window < LOCAL_WINDOW
+        return replace(profile, window=LOCAL_WINDOW) if small else profile
 
     def messages_profile(self, model: str) -> Profile | None:
         """The profile of a model on the Messages API; None if the API does not serve it."""
-        found = self.profile(model)
-        if found is None or MESSAGES.serves(found):
-            return found
+        profile = self.profile(model)
+        if profile is None or MESSAGES.serves(profile):
+            return profile
         if not self.setup.any_model:
             return None
         # Local servers offer this API for any model, with the rules of Anthropic's older models.
         rules = profiles.find("claude-sonnet-4-5")
-        own = ("name", "model", "window", "max_output", "tokenizer")
-        return replace(rules, known=False, prices=(), **{name: getattr(found, name) for name in own})
+        own_fields = ("name", "model", "window", "max_output", "tokenizer")
+        return replace(
+            rules, known=False, prices=(), **{name: getattr(profile, name) for name in own_fields}
+        )
 
     def think(self, prompt: ModelPrompt) -> ModelReply:
         """Ask the brain for a reply; a server processes other requests meanwhile."""
@@ -273,10 +275,10 @@ class Simulator:
 
     def new_id(self, prefix: str) -> str:
         """A new unique id; the same sequence in every run of this name."""
-        named = sha256(
+        digest_hex = sha256(
             self.setup.secret + f"{self.setup.run}{prefix}{next(self._ids)}".encode()
         ).hexdigest()
-        return f"{prefix}{named[:24]}"
+        return f"{prefix}{digest_hex[:24]}"
 
 
 # -- the list of models, as each provider gives it ---------------------------------------------
@@ -287,8 +289,12 @@ def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
     names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
     if not anthropic:
         return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
-    found = [(name, sim.profile(name)) for name in names]
-    listed = [_anthropic_model(sim, name, one) for name, one in found if one and MESSAGES.serves(one)]
+    served = [(name, sim.profile(name)) for name in names]
+    listed = [
+        _anthropic_model(sim, name, profile)
+        for name, profile in served
+        if profile and MESSAGES.serves(profile)
+    ]
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
 
 
@@ -303,8 +309,8 @@ def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
 def _openai_model(sim: Simulator, name: str) -> dict[str, Any]:
     """A model as OpenAI lists it; models from the setup include their window, as on local servers."""
     listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
-    if own := sim.setup.models.get(name):
-        listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
+    if own_profile := sim.setup.models.get(name):
+        listed["max_model_len"] = sim.setup.announced_windows.get(name, own_profile.window)
     return listed
 
 

@@ -44,18 +44,18 @@ class ResponseDiagnosis:
 
         ``blocks`` are its prompt, of which the first are the ``tools``; ``cached`` tokens of it were cached.
         """
-        now = _compared(body, blocks, tools)
+        current = _compared(body, blocks, tools)
         options = body.get("prompt_cache_options") or {}
         compared_id = options.get("comparison_response_id")
-        before = self._known.get(str(compared_id))
-        self._known[response_id] = now
+        previous = self._known.get(str(compared_id))
+        self._known[response_id] = current
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         if compared_id is None:
             return None
-        if before is None:
+        if previous is None:
             return {"type": "comparison_response_not_found"}
-        if miss := _difference(before, now):
+        if miss := _difference(previous, current):
             return miss
         return {"type": "cache_hit" if cached else "unavailable"}
 
@@ -77,21 +77,21 @@ def _compared(body: Mapping[str, Any], blocks: Sequence[WeighedBlock], tools: in
     return _Compared(encoded, tuple(blocks[:tools]), tuple(blocks[tools:]), len(summaries))
 
 
-def _difference(before: _Compared, now: _Compared) -> dict[str, Any] | None:
+def _difference(previous: _Compared, current: _Compared) -> dict[str, Any] | None:
     """The first difference: of settings, of the tools, or of the input, which may only have grown."""
-    everything = (*before.tools, *before.input)
-    for reason, value in before.settings.items():
-        if now.settings[reason] != value:
+    everything = (*previous.tools, *previous.input)
+    for reason, value in previous.settings.items():
+        if current.settings[reason] != value:
             return _miss(reason, everything, 0)
-    if before.tools != now.tools:
+    if previous.tools != current.tools:
         return _miss("tools_changed", everything, 0)
-    pairs = zip(before.input, now.input, strict=False)
-    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    if same == len(before.input):
+    pairs = zip(previous.input, current.input, strict=False)
+    equal_count = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    if equal_count == len(previous.input):
         return None
-    reason = "context_compacted" if now.summaries > before.summaries else "input_changed"
-    reusable = sum(block.tokens for block in (*before.tools, *before.input[:same]))
-    return _miss(reason, before.input[same:], reusable)
+    reason = "context_compacted" if current.summaries > previous.summaries else "input_changed"
+    reusable = sum(block.tokens for block in (*previous.tools, *previous.input[:equal_count]))
+    return _miss(reason, previous.input[equal_count:], reusable)
 
 
 def _miss(reason: str, missed: Sequence[WeighedBlock], reusable: int) -> dict[str, Any]:

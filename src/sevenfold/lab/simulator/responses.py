@@ -89,8 +89,8 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     return response if report is None else {**response, "prompt_cache_diagnostics": report}
 
 
-def _listed(written: str | list[Json]) -> list[Json]:
-    return [{"role": "user", "content": written}] if isinstance(written, str) else written
+def _listed(input_field: str | list[Json]) -> list[Json]:
+    return [{"role": "user", "content": input_field}] if isinstance(input_field, str) else input_field
 
 
 def _response(
@@ -144,27 +144,29 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     if body.get("background"):
         message = "'background' is not simulated: leave it out, or stream the response."
         raise invalid(message, param="background", code="unsupported_parameter")
-    written = body["input"]
-    items = _listed(written)
+    input_field = body["input"]
+    items = _listed(input_field)
     if (previous := body.get("previous_response_id")) is not None:
         items = [*sim.histories.stored(previous), *items]
         body = {**body, "input": items}
-    *before, last = items or [{}]  # an input may be empty
-    conversation = before if _kind(last) == TRIGGER else items
+    *earlier_items, last_item = items or [{}]  # an input may be empty
+    conversation = earlier_items if _kind(last_item) == TRIGGER else items
     messages = [_message(sim, body, item, index) for index, item in enumerate(conversation)]
     _check_calls_answered(messages)
     newest = max(
         (index for index, item in enumerate(conversation) if _kind(item) == "compaction"), default=0
     )
     # Items that a summary replaces may stay in the input, but the model no longer sees them.
-    seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
+    visible_messages = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
     if body.get("instructions"):
-        seen.insert(0, {"role": "system", "content": openai.content_blocks(body["instructions"])})
+        visible_messages.insert(
+            0, {"role": "system", "content": openai.content_blocks(body["instructions"])}
+        )
     return OpenAiRequest(
         body=body,
         profile=profile,
         tools=[openai.tool(tool.get("type"), tool) for tool in body.get("tools") or ()],
-        messages=seen,
+        messages=visible_messages,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
     )
@@ -216,12 +218,12 @@ def _unsealed(sim: Simulator, body: Json, item: Json, index: int) -> str:
 
 
 def _check_calls_answered(messages: list[Json]) -> None:
-    blocks = [block for message in messages for block in message["content"]]
-    asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
-    answered = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
-    for name in sorted(asked - answered):
+    blocks = [*chain.from_iterable(message["content"] for message in messages)]
+    call_ids = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    answered_ids = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+    for name in sorted(call_ids - answered_ids):
         raise invalid(f"No tool output found for function call {name}.", param="input")
-    for name in sorted(answered - asked):
+    for name in sorted(answered_ids - call_ids):
         raise invalid(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
@@ -277,8 +279,8 @@ def _compacted(sim: Simulator, request: OpenAiRequest) -> CompactedInput:
     """Summarise a conversation; raises if the model cannot, if it is empty or if no summary is made."""
     model = request.body["model"]
     if not request.profile.on_demand_compaction:
-        words = f"Compaction is not supported with the model '{model}'."
-        raise invalid(words, param="model", code="unsupported_model")
+        refusal = f"Compaction is not supported with the model '{model}'."
+        raise invalid(refusal, param="model", code="unsupported_model")
     if not any(message["content"] for message in request.spoken):
         raise invalid("There is nothing in 'input' to compact.", param="input")
     blocks = openai.weigh(sim, request)

@@ -81,10 +81,10 @@ def check_shape(body: Any, features: ApiFeatures) -> None:
 def _known(name: str, features: ApiFeatures) -> bool:
     if name in SCHEMA.sampling:
         return not features.strict and not features.counting
-    own = SCHEMA.prompt | (SCHEMA.counting if features.counting else SCHEMA.answer)
-    if name in SCHEMA.betas and (name in own or not features.counting):
+    fields = SCHEMA.prompt | (SCHEMA.counting if features.counting else SCHEMA.answer)
+    if name in SCHEMA.betas and (name in fields or not features.counting):
         return bool(SCHEMA.betas[name] & features.betas)
-    return name in own
+    return name in fields
 
 
 def _check_message(number: int, message: Any, features: ApiFeatures) -> None:

@@ -152,16 +152,16 @@ async def _exchange(exchange: HttpExchange, endpoint: Endpoint, asks: bool) -> R
 
 def _check_key(exchange: HttpExchange) -> None:
     headers = exchange.request.headers
-    wanted = exchange.sim.setup.api_key
+    expected = exchange.sim.setup.api_key
     bearer = headers.get("authorization", "").removeprefix("Bearer ")
-    given = headers.get("x-api-key") or bearer
-    if given and wanted in (None, given):
+    key = headers.get("x-api-key") or bearer
+    if key and expected in (None, key):
         return
     if exchange.anthropic:
-        words = "invalid x-api-key" if given else "x-api-key header is required"
-        raise ApiError(401, "authentication_error", words)
-    words = "Incorrect API key provided." if given else "You didn't provide an API key."
-    raise ApiError(401, "invalid_request_error", words, code="invalid_api_key")
+        message = "invalid x-api-key" if key else "x-api-key header is required"
+        raise ApiError(401, "authentication_error", message)
+    message = "Incorrect API key provided." if key else "You didn't provide an API key."
+    raise ApiError(401, "invalid_request_error", message, code="invalid_api_key")
 
 
 async def _apply_fault(exchange: HttpExchange) -> None:
@@ -193,10 +193,10 @@ def _json_problem(raw: bytes, error: Exception) -> str:
         json.loads(raw)
     except ValueError as problem:
         return str(problem)
-    place = re.search(rb"\\u[dD][89abAB]", raw)
-    if place is None:
+    match = re.search(rb"\\u[dD][89abAB]", raw)
+    if match is None:
         return str(error)
-    return f"no low surrogate in string: line 1 column {place.start() + 1} (char {place.start()})"
+    return f"no low surrogate in string: line 1 column {match.start() + 1} (char {match.start()})"
 
 
 def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
@@ -281,8 +281,8 @@ def serve(sim: Simulator, port: int = 0, host: str = "127.0.0.1") -> Iterator[st
     # Connections inherit it: what is written in two pieces is sent at once, not 40 ms later.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(_config(sim))
-    given = {"sockets": [listener]}
-    thread = threading.Thread(target=server.run, kwargs=given, name="simulator", daemon=True)
+    server_arguments = {"sockets": [listener]}
+    thread = threading.Thread(target=server.run, kwargs=server_arguments, name="simulator", daemon=True)
     thread.start()
     try:
         yield f"http://{host}:{listener.getsockname()[1]}"

@@ -161,19 +161,21 @@ class Binder:
         return Bindings(tuple(checks), prefixes, run)
 
     def sign(
-        self, shown: str, tokens: int, at: Bindings, prompt: RequestPrompt, model: str
+        self, shown: str, tokens: int, bindings: Bindings, prompt: RequestPrompt, model: str
     ) -> tuple[str, Bindings]:
         """Sign new thinking, whose visible text is ``shown``; returns the signature and the bindings after it."""
-        run = at.run
-        prefix = at.prefixes[-1]
-        place = run.place + 1 if run.last else 0
-        start = run.start if run.last else place
+        run = bindings.run
+        prefix = bindings.prefixes[-1]
+        index = run.place + 1 if run.last else 0
+        start = run.start if run.last else index
         text = digest(shown.encode())
-        name = digest(prefix, text, place.to_bytes(4, "big"))
-        made = (model, self.organisation, prefix, *prompt.seals)
+        name = digest(prefix, text, index.to_bytes(4, "big"))
+        origin = (model, self.organisation, prefix, *prompt.seals)
         bulk = bytes(BULK * tokens)
-        seal = ThoughtSeal(*made, text, name, run.last, place, start, tokens, bulk)
-        return self.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
+        seal = ThoughtSeal(*origin, text, name, run.last, index, start, tokens, bulk)
+        return self.seal(seal), Bindings(
+            bindings.checks, bindings.prefixes, ThinkingRun(name, index, start)
+        )
 
     def tokens(self, item: PromptPart) -> int | None:
         """The tokens of the full reasoning behind a block, often hidden from its text; None if its signature is bad."""
@@ -183,19 +185,22 @@ class Binder:
     def _beginning(self, prompt: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
         """The index of the first item that is read, and the possible hashes of everything before it."""
         head = digest(*prompt.seals)
-        place = last_compaction(prompt.items)
-        if place < 0:
+        summary_index = last_compaction(prompt.items)
+        if summary_index < 0:
             return 0, (head,)
-        item = prompt.items[place]
+        item = prompt.items[summary_index]
         seal = self.open(item.block.get("signature"), SummarySeal)
-        following = prompt.items[place + 1].role if place + 1 < len(prompt.items) else ""
+        following = prompt.items[summary_index + 1].role if summary_index + 1 < len(prompt.items) else ""
         carries_on = (
             seal is not None
             and seal.bound
             and (seal.system, seal.tools) == prompt.seals
             and following not in (seal.last_role, "system")
         )
-        return place + 1, (*(seal.prefixes if carries_on and seal else ()), chained(head, item.digest))
+        return summary_index + 1, (
+            *(seal.prefixes if carries_on and seal else ()),
+            chained(head, item.digest),
+        )
 
     def _problem(
         self, item: PromptPart, seal: ThoughtSeal | None, changed: str, profile: Profile

@@ -68,8 +68,10 @@ class Counter(Struct, frozen=True):
 
     def tokens(self, load: Load, generation: str) -> int:
         """Convert a load to tokens of one tokenizer generation."""
-        seen = sum(_picture_tokens(size, generation) for size in load.pictures)
-        return math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat + seen
+        picture_tokens = sum(_picture_tokens(size, generation) for size in load.pictures)
+        return (
+            math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat + picture_tokens
+        )
 
     def text(self, text: str, generation: str) -> int:
         """Count the tokens of a plain text."""
@@ -94,8 +96,8 @@ class Counter(Struct, frozen=True):
             case {"type": "compaction"}:
                 return Load(self.pieces(str(block.get("content") or "")))
             case {"type": "tool_use"}:
-                given = self._json(block.get("input", {}))
-                return Load(self.pieces(str(block.get("name", ""))) + given, self.per_call)
+                input_pieces = self._json(block.get("input", {}))
+                return Load(self.pieces(str(block.get("name", ""))) + input_pieces, self.per_call)
             case {"type": "tool_result", "content": str() as content}:
                 return Load(self.pieces(content), self.per_result)
             case {"type": "tool_result"}:
@@ -105,18 +107,18 @@ class Counter(Struct, frozen=True):
 
     def _document(self, block: Mapping[str, Any]) -> Load:
         """A document: what it holds, or the pages of a file, and what is said about it."""
-        about = Load(sum(self.pieces(block.get(name) or "") for name in ("title", "context")))
+        description = Load(sum(self.pieces(block.get(name) or "") for name in ("title", "context")))
         match block.get("source"):
             case {"type": "text", "data": str() as text} | {"type": "content", "content": str() as text}:
-                return about + Load(self.pieces(text))
+                return description + Load(self.pieces(text))
             case {"type": "content", "content": content}:
-                return about + self._parts(content)
+                return description + self._parts(content)
         pages = pdf_pages(_bytes_of(block))
-        return about + Load(0, self.document if pages is None else pages * self.page)
+        return description + Load(0, self.document if pages is None else pages * self.page)
 
     def _parts(self, content: Any) -> Load:
-        parts = [self.measure(part) for part in content or () if isinstance(part, Mapping)]
-        return sum(parts, Load(0))
+        loads = [self.measure(block) for block in content or () if isinstance(block, Mapping)]
+        return sum(loads, Load(0))
 
     def _json(self, value: Any) -> int:
         return self.pieces(_encode(value).decode())
@@ -172,9 +174,9 @@ def digest(*parts: bytes) -> bytes:
     return hashed.digest()
 
 
-def chained(before: bytes, added: bytes) -> bytes:
+def chained(prefix: bytes, added: bytes) -> bytes:
     """The hash of a prefix extended by one part."""
-    return blake2b(before + added, digest_size=_SIZE).digest()
+    return blake2b(prefix + added, digest_size=_SIZE).digest()
 
 
 def value_digest(value: Any) -> bytes:
