@@ -13,6 +13,7 @@ file does not have the whole history, it is said to be unchecked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct, structs
 
@@ -72,25 +73,25 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
     view = View(keeps_history=False)
     boundaries: dict[str, Boundary] = {}
     opened: tuple[Boundary, tuple[Item, ...]] | None = None
-    whole: bool | None = None
+    begins_here: bool | None = None
     for offset, entry in read(log):
-        if whole is None:
-            whole = _begins(entry)
+        if begins_here is None:
+            begins_here = _begins(entry)
         if opened and _ends(entry):
-            yield CompactionMoment(*opened, tuple(view.items), whole is not False)
+            yield CompactionMoment(*opened, tuple(view.items), begins_here is not False)
             opened = None
         if isinstance(entry, Boundary):
             boundaries[entry.uuid] = entry
         compacts = _compacts(entry)
         last = view.boundary
-        before = tuple(view.items) if compacts else ()
+        items_before = tuple(view.items) if compacts else ()
         view.add(entry, offset)
         if compacts and view.boundary not in (None, last) and view.boundary in boundaries:
-            opened = boundaries[view.boundary], before
+            opened = boundaries[view.boundary], items_before
         if progress:
             progress(offset)
     if opened:
-        yield CompactionMoment(*opened, tuple(view.items), whole is not False)
+        yield CompactionMoment(*opened, tuple(view.items), begins_here is not False)
 
 
 def _begins(entry: Entry) -> bool | None:
@@ -121,17 +122,17 @@ def _ends(entry: Entry) -> bool:
             return False
         case Said(role="assistant") | Boundary():
             return True
-        case Said(summary=False, meta=False) as said if not _asks_to_compact(said):
-            return bool(read_items([Item.of(said, 0)]).user)
+        case Said(summary=False, meta=False) as message if not _asks_to_compact(message):
+            return bool(read_items([Item.of(message, 0)]).user)
         case Decision(made=Rewound() | Undone() | Snip() | Fold()):
             return True
         case _:
             return False
 
 
-def _asks_to_compact(said: Said) -> bool:
+def _asks_to_compact(message: Said) -> bool:
     """Whether this is the command that asked for the compaction; some tools record it afterwards."""
-    return any(b"<command-name>/compact<" in block.raw for block in said.blocks)
+    return any(b"<command-name>/compact<" in block.raw for block in message.blocks)
 
 
 class LeftFact(Struct, frozen=True):
@@ -220,21 +221,21 @@ def by_question(index: RecallIndex) -> Callable[[Probe], bool]:
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
     """Audit every compaction of a log; ``index`` must have indexed it."""
     reachable = by_recall(index)
-    answers = by_question(index)
+    answered = by_question(index)
     audited: list[AuditedCompaction] = []
     scores: list[Score] = []
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, later_rounds_visible=compaction.later_rounds_visible)
         score = judge(facts.probes, texts(compaction.after), reachable)
-        audited.append(_audited(log, compaction, score, answers, facts.left_out))
+        audited.append(_audited(log, compaction, score, answered, facts.left_out))
         scores.append(score)
-    every = Score(tuple(state for score in scores for state in score.states))
+    overall = Score(tuple(chain.from_iterable(score.states for score in scores)))
     total = AuditTotal(
         boundaries=len(audited),
-        **structs.asdict(every.total),
+        **structs.asdict(overall.total),
         reachable_by_question=sum(compaction.reachable_by_question for compaction in audited),
         out_of_reach=sum(compaction.out_of_reach for compaction in audited),
-        by_kind=every.by_kind,
+        by_kind=overall.by_kind,
         invented=sum(compaction.invented for compaction in audited),
         doubtful=sum(compaction.doubtful for compaction in audited),
         unchecked=sum(compaction.unchecked for compaction in audited),
@@ -246,15 +247,17 @@ def _audited(
     log: Log,
     compaction: CompactionMoment,
     score: Score,
-    answers: Callable[[Probe], bool],
+    found_by_question: Callable[[Probe], bool],
     left_out: dict[str, int],
 ) -> AuditedCompaction:
     # Some tools include whole earlier answers in their summary; those are not newly written.
-    known = set(texts(compaction.before))
+    earlier_texts = set(texts(compaction.before))
     # Only our own block is copied from the record; in another tool's summary the tag is a model's text like any other.
-    copied = f"<{UserWords.tag}>" if compaction.boundary.own else None
-    shown = (text for text in texts(compaction.summary) if copied is None or not text.startswith(copied))
-    written = [text for text in shown if text not in known]
+    copied_tag = f"<{UserWords.tag}>" if compaction.boundary.own else None
+    model_texts = (
+        text for text in texts(compaction.summary) if copied_tag is None or not text.startswith(copied_tag)
+    )
+    written = [text for text in model_texts if text not in earlier_texts]
     evidence = evidence_in(compaction.before, log)
     statements = unsourced(written, evidence)
     if compaction.whole:
@@ -267,15 +270,15 @@ def _audited(
         unchecked = list(statements)
     boundary = compaction.boundary
     total = score.total
-    left = [
-        LeftFact(probe.kind, probe.text, probe.record, state == "reachable", answers(probe))
+    left_facts = [
+        LeftFact(probe.kind, probe.text, probe.record, state == "reachable", found_by_question(probe))
         for probe, state in score.states
         if state != "in_context"
     ]
     return AuditedCompaction(
         **structs.asdict(total),
-        reachable_by_question=sum(fact.found_by_question for fact in left),
-        out_of_reach=total.lost if boundary.own else len(left),
+        reachable_by_question=sum(fact.found_by_question for fact in left_facts),
+        out_of_reach=total.lost if boundary.own else len(left_facts),
         by_kind=score.by_kind,
         invented=len(invented),
         doubtful=len(doubtful),
@@ -284,7 +287,7 @@ def _audited(
         timestamp=boundary.timestamp,
         trigger=boundary.about.trigger or "auto",
         own=boundary.own,
-        left_facts=tuple(left),
+        left_facts=tuple(left_facts),
         invented_statements=tuple(invented),
         doubtful_statements=tuple(doubtful),
         unchecked_statements=tuple(unchecked),
@@ -303,14 +306,18 @@ def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tu
 
 def unsourced(summaries: Iterable[str], evidence: Evidence) -> tuple[str, ...]:
     """The sentences of summaries that claim the user permitted something, without support in this evidence."""
-    return tuple(claim for text in summaries for claim in claims_of(read_back(text)[1], evidence))
+    claims: list[str] = []
+    for text in summaries:
+        _, prose = read_back(text)
+        claims += claims_of(prose, evidence)
+    return tuple(claims)
 
 
 def evidence_in(items: Sequence[Item], log: Log) -> Evidence:
     """What the user said in these records, and before them in the log."""
 
-    def said() -> Iterator[Item]:
+    def all_items() -> Iterator[Item]:
         entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
         return (Item.of(entry, number) for number, entry in enumerate(entries))
 
-    return Evidence(facts(items), items, said)
+    return Evidence(facts(items), items, all_items)

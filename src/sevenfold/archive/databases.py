@@ -95,13 +95,13 @@ def lines(path: Path) -> tuple[str, list[Line]]:
     return reader.FORMAT, records
 
 
-def _the_only(path: Path, known: list[StoredConversation]) -> str:
-    if len(known) == 1:
-        return known[0].name
-    newest = sorted(known, key=lambda conversation: -conversation.modified)[:MOST_LISTED]
+def _the_only(path: Path, conversations: list[StoredConversation]) -> str:
+    if len(conversations) == 1:
+        return conversations[0].name
+    newest = sorted(conversations, key=lambda conversation: -conversation.modified)[:MOST_LISTED]
     listed = ", ".join(str(path / conversation.name) for conversation in newest) or "none"
     raise TranscriptForeign(
-        f"{path}: this is a database with {len(known)} sessions; name one of them. The newest: {listed}"
+        f"{path}: this is a database with {len(conversations)} sessions; name one of them. The newest: {listed}"
     )
 
 
@@ -133,11 +133,9 @@ def _reader(path: Path, database: sqlite3.Connection) -> DatabaseReader:
     for reader in READERS:
         if not reader.COLUMNS.keys() <= tables.keys():
             continue
-        missing = [
-            f"{table}.{column}"
-            for table, columns in reader.COLUMNS.items()
-            for column in sorted(columns - tables[table])
-        ]
+        missing: list[str] = []
+        for table, columns in reader.COLUMNS.items():
+            missing += [f"{table}.{column}" for column in sorted(columns - tables[table])]
         reason = f"it has no {', '.join(missing)}" if missing else reader.unsupported(database)
         if reason:
             raise TranscriptForeign(

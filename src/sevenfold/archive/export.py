@@ -23,20 +23,20 @@ _FENCE = "````"
 _HEADINGS = {"tool": "tool results", "summary": "note"}
 
 
-def speaker_of(said: Said) -> Literal["user", "model", "tool", "note", "summary"]:
+def speaker_of(message: Said) -> Literal["user", "model", "tool", "note", "summary"]:
     """Whose text a record is; ``note`` stands for what a program put in."""
-    if said.role == "assistant":
+    if message.role == "assistant":
         return "model"
-    if said.summary:
+    if message.summary:
         return "summary"
-    if said.answers:
+    if message.answers:
         return "tool"
-    return "user" if is_users(said) else "note"
+    return "user" if is_users(message) else "note"
 
 
-def text_of(parts: Sequence[Block]) -> str:
+def text_of(blocks: Sequence[Block]) -> str:
     """The blocks as Markdown; a tool call is its input, fenced."""
-    return "\n\n".join(filter(None, map(_block, parts)))
+    return "\n\n".join(filter(None, map(_block, blocks)))
 
 
 def export(log: Log, target: Path, heading: str) -> int:
@@ -71,10 +71,10 @@ def _sections(view: View) -> Iterator[str]:
             yield f"## {_heading(item.said)}\n\n{text}\n"
 
 
-def _heading(said: Said) -> str:
-    speaker = speaker_of(said)
+def _heading(message: Said) -> str:
+    speaker = speaker_of(message)
     if speaker == "model":
-        return said.model or speaker
+        return message.model or speaker
     return _HEADINGS.get(speaker, speaker)
 
 

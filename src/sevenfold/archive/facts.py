@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -108,7 +109,7 @@ class ShownTexts:
     def __init__(self, context: StillSeen) -> None:
         self._records = context.records
         self._folded = "\n".join(map(folded, context.texts))
-        self._lines = {folded(line) for text in context.texts for line in text.splitlines()}
+        self._lines = {*map(folded, chain.from_iterable(map(str.splitlines, context.texts)))}
 
     def holds(self, entry: Entry) -> bool:
         """Whether this entry need not be brought back."""
@@ -137,7 +138,7 @@ class _Block:
         self._lists: dict[str, list[str]] = {}
         self.room = room
 
-    def take(self, entry: Entry) -> bool:
+    def add(self, entry: Entry) -> bool:
         """Add an entry if there is room for it; returns whether there was."""
         if not self.fits(entry):
             return False
@@ -184,17 +185,17 @@ def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, i
     """Like `parts`, of facts that were extracted before; ``newest`` is the id of the newest record."""
     shown = ShownTexts(context)
     blocks = {part: _Block(rooms.get(part, 0)) for part in PARTS}
-    wanted: dict[Part, Iterable[Entry]] = {
+    entries_by_part: dict[Part, Iterable[Entry]] = {
         "words": _words(facts, shown, rooms.get("words", 0)),
         "things": _things(facts),
         "state": _state(facts, step_left=newest not in context.records),
     }
-    first: list[tuple[Part, Entry]] = []
-    later: list[tuple[Part, Entry]] = []
-    for part, entries in wanted.items():
+    primary: list[tuple[Part, Entry]] = []
+    secondary: list[tuple[Part, Entry]] = []
+    for part, entries in entries_by_part.items():
         for entry in entries:
-            (later if entry.heading in _SECONDARY else first).append((part, entry))
-    for chosen in (first, later):
+            (secondary if entry.heading in _SECONDARY else primary).append((part, entry))
+    for chosen in (primary, secondary):
         left_over = _fill(blocks, chosen, shown)
         # What finds no room in its own part may stand in another.
         for entry in left_over:
@@ -217,7 +218,7 @@ def _fill(
         if not blocks[part].fits(entry):
             left_over.append(entry)
         elif not shown.holds(entry):
-            blocks[part].take(entry)
+            blocks[part].add(entry)
             shown.add(entry.text)
     return left_over
 
@@ -256,19 +257,19 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _words(facts: Facts, shown: ShownTexts, room: int) -> Iterator[Entry]:
-    first = [*_open_work(facts), *_agreements(facts)]
-    yield from first
-    taken = sum(len(entry.text) + 3 for entry in first if not shown.has(entry.looked_for))
+    opening = [*_open_work(facts), *_agreements(facts)]
+    yield from opening
+    used = sum(len(entry.text) + 3 for entry in opening if not shown.has(entry.looked_for))
     newest: dict[str, Words] = {}
     for message in facts.messages:
         newest.pop(folded(message.head), None)
         newest[folded(message.head)] = message
-    wanted = [message for text, message in newest.items() if not shown.has(text)]
+    messages = [message for text, message in newest.items() if not shown.has(text)]
     answers = [Words(reply.record, reply.text) for reply in facts.replies if not shown.has(reply.text)]
-    left = int((room - taken) * (1 - _RESERVED)) - len(_MESSAGES) - len(_ANSWERS)
-    longest = _longest([*wanted, *answers], left)
+    remaining = int((room - used) * (1 - _RESERVED)) - len(_MESSAGES) - len(_ANSWERS)
+    longest = _longest([*messages, *answers], remaining)
     # Where not even short excerpts of all messages fit, the oldest are the last to get room.
-    for message in _kept_in_order(wanted, longest, left):
+    for message in _kept_in_order(messages, longest, remaining):
         yield _message(_MESSAGES, message, facts, longest)
     for answer in answers:
         yield _message(_ANSWERS, answer, facts, longest)
@@ -297,9 +298,9 @@ def _longest(messages: Sequence[Words], room: int) -> int:
     """The length to which messages are cut so that all of them fit; short ones leave their room to long ones."""
     sizes = sorted(len(message.head) + 3 for message in messages)
     for number, size in enumerate(sizes):
-        each = room // (len(sizes) - number)
-        if size > each:
-            return max(_LEAST_SHOWN, each)
+        fair_share = room // (len(sizes) - number)
+        if size > fair_share:
+            return max(_LEAST_SHOWN, fair_share)
         room -= size
     return sizes[-1] if sizes else 0
 
@@ -336,14 +337,14 @@ def _cut(text: str, longest: int) -> str:
     ends = [(0, _EDGE), (len(text) - _EDGE, len(text))]
     spans = merged(ends)
     for span in recognised(text, by_word_lists):
-        more = merged([*spans, span])
-        if len(excerpt(text, more)) <= longest:
-            spans = more
+        with_span = merged([*spans, span])
+        if len(excerpt(text, with_span)) <= longest:
+            spans = with_span
     spare = longest - len(excerpt(text, spans))
     if spare > 0:
-        wider = merged([*spans, (0, _EDGE + spare)])
-        if len(excerpt(text, wider)) <= longest:
-            spans = wider
+        widened = merged([*spans, (0, _EDGE + spare)])
+        if len(excerpt(text, widened)) <= longest:
+            spans = widened
     return excerpt(text, spans)
 
 
@@ -412,6 +413,8 @@ def _line(text: str) -> str:
 
 def _inside_a_word(text: str, start: int, end: int) -> bool:
     """Whether a stretch of text begins or ends within a longer name."""
-    before = text[start - 1 : start] if start else ""
-    behind = text[end : end + 1]
-    return (before.isalnum() and text[start].isalnum()) or (behind.isalnum() and text[end - 1].isalnum())
+    character_before = text[start - 1 : start] if start else ""
+    character_behind = text[end : end + 1]
+    return (character_before.isalnum() and text[start].isalnum()) or (
+        character_behind.isalnum() and text[end - 1].isalnum()
+    )

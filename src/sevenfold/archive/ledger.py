@@ -57,9 +57,9 @@ def ledger_entry(entry: Entry, request: int, requests: Sequence[SentRequest]) ->
     match entry:
         case Boundary(sidechain=False) as boundary:
             about = boundary.about
-            before = "" if about.pre_tokens is None else f"from {about.pre_tokens:,} tokens"
+            size_before = "" if about.pre_tokens is None else f"from {about.pre_tokens:,} tokens"
             how = "by the user" if about.trigger == "manual" else "automatic"
-            detail = ", ".join(filter(None, [how, before]))
+            detail = ", ".join(filter(None, [how, size_before]))
             undo = boundary.uuid if boundary.own else ""
             return LedgerEntry("compaction", request, "Compacted", detail, undo, boundary.timestamp)
         case Clearing(sidechain=False) as clearing:
@@ -71,7 +71,7 @@ def ledger_entry(entry: Entry, request: int, requests: Sequence[SentRequest]) ->
                 "clearing", request, "Cleared old results", detail, clearing.uuid, clearing.timestamp
             )
         case Said(stored=stored) as said if stored:
-            size = sum(place.size for place in stored.values())
+            size = sum(stored_result.size for stored_result in stored.values())
             detail = f"{size:,} bytes to disk, a preview stays"
             return LedgerEntry("offload", request, "Moved a large result out", detail, "", said.timestamp)
         case Decision(made=made):

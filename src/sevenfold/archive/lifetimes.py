@@ -93,7 +93,7 @@ class LaneHistory:
         self.sums = LaneSums()
         self.revised = 0
         """How often a request that was already there was changed."""
-        self._places: dict[str, int] = {}
+        self._columns: dict[str, int] = {}
         self._sums: array[float] = array("d")
         self._present: dict[Hashable, Lifetime] = {}
         self._fresh: list[Lifetime] = []
@@ -121,14 +121,14 @@ class LaneHistory:
         self._gone.add(key)
         lifetime.left = calls
         if lifetime.counted:
-            self._sums[self._place(held.piece.category)] -= held.tokens
+            self._sums[self._column(held.piece.category)] -= held.tokens
 
     def called(self, calls: int) -> None:
         """A prompt of everything in the context was sent."""
         for lifetime in self._fresh:
             if lifetime.left is None:
                 lifetime.counted = True
-                self._sums[self._place(lifetime.held.piece.category)] += lifetime.held.tokens
+                self._sums[self._column(lifetime.held.piece.category)] += lifetime.held.tokens
         self._fresh = []
 
     def answered(self, request: int, report: CallReport) -> None:
@@ -152,9 +152,9 @@ class LaneHistory:
             self.sums.count(report, newest.usd)
             self.revised += 1
 
-    def composition(self, place: int) -> Iterator[tuple[Lifetime, float]]:
+    def composition(self, request_index: int) -> Iterator[tuple[Lifetime, float]]:
         """What the request at this place (from 0) consisted of, each piece with its tokens in that request."""
-        held = [lifetime for lifetime in self.lifetimes if self.contains(lifetime, place)]
+        held = [lifetime for lifetime in self.lifetimes if self.contains(lifetime, request_index)]
         factor = self._factor(
             [(lifetime.held.piece.category, lifetime.held.tokens) for lifetime in held],
         )
@@ -165,22 +165,22 @@ class LaneHistory:
                 yield lifetime, lifetime.held.tokens
 
     @staticmethod
-    def contains(lifetime: Lifetime, place: int) -> bool:
+    def contains(lifetime: Lifetime, request_index: int) -> bool:
         """Whether the request at this place contained a piece."""
         return (
             lifetime.counted
-            and lifetime.entered <= place
-            and (lifetime.left is None or place < lifetime.left)
+            and lifetime.entered <= request_index
+            and (lifetime.left is None or request_index < lifetime.left)
         )
 
     @staticmethod
     def _factor(sizes: list[tuple[str, float]]) -> float | None:
         """What all pieces are multiplied with if the reported prompt was smaller than their sum; None if it was not."""
         missing = sum(tokens for category, tokens in sizes if category == UNLOGGED)
-        known = sum(tokens for category, tokens in sizes if category != UNLOGGED)
-        if missing >= 0 or known <= 0:
+        logged = sum(tokens for category, tokens in sizes if category != UNLOGGED)
+        if missing >= 0 or logged <= 0:
             return None
-        return max(0.0, known + missing) / known
+        return max(0.0, logged + missing) / logged
 
     def _fitted(self) -> array[float]:
         """The sums by category; if more left than the record shows, every category is that much smaller."""
@@ -193,10 +193,10 @@ class LaneHistory:
         )
         return array("d", fitted)
 
-    def _place(self, category: str) -> int:
-        place = self._places.get(category)
-        if place is None:
-            place = self._places[category] = len(self.categories)
+    def _column(self, category: str) -> int:
+        column = self._columns.get(category)
+        if column is None:
+            column = self._columns[category] = len(self.categories)
             self.categories.append(category)
             self._sums.append(0.0)
-        return place
+        return column

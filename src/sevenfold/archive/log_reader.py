@@ -67,7 +67,7 @@ class SessionHistory:
         """Message → the requests before which a search brought it back."""
         self._recalls: set[str] = set()
         self.position = 0
-        self._asked: Request | None = None
+        self._open_request: Request | None = None
 
     @property
     def main(self) -> LaneHistory:
@@ -93,18 +93,18 @@ class SessionHistory:
         if isinstance(entry, Said):
             self.positions[entry.uuid] = self.position
             self._note_recalls(entry)
-            if entry.role == "assistant" and self._asked is not None:
-                self._join(entry, self._asked)
+            if entry.role == "assistant" and self._open_request is not None:
+                self._join(entry, self._open_request)
         elif isinstance(entry, Decision):
             self._decided(entry)
-        booked = ledger_entry(entry, len(self.main.requests), self.main.requests)
-        if booked is not None:
-            self.ledger.append(booked)
+        ledger_line = ledger_entry(entry, len(self.main.requests), self.main.requests)
+        if ledger_line is not None:
+            self.ledger.append(ledger_line)
 
     def _decided(self, entry: Decision) -> None:
         match entry.made:
             case Request(appended=[]) as request:
-                self._asked = request
+                self._open_request = request
                 self.own = True
             case Epoch() as epoch:
                 self.epoch = epoch
@@ -115,9 +115,9 @@ class SessionHistory:
             case _:
                 pass
 
-    def _note_recalls(self, said: Said) -> None:
+    def _note_recalls(self, message: Said) -> None:
         """Note which messages a search for what left the context found."""
-        for block in said.blocks:
+        for block in message.blocks:
             if block.kind == "tool_use" and _RECALL in block.raw:
                 body = block.body()
                 if isinstance(body, ToolUse) and body.name.lower().endswith("recall"):
@@ -134,15 +134,15 @@ class SessionHistory:
             if upcoming not in requests:
                 requests.append(upcoming)
 
-    def _join(self, said: Said, asked: Request) -> None:
+    def _join(self, answer: Said, request: Request) -> None:
         """Connect the newest request with its record and its answer."""
-        if said.parent != asked.tip or not self.main.requests:
+        if answer.parent != request.tip or not self.main.requests:
             return
         newest = self.main.requests[-1]
         if newest.record is None:
-            newest.record = asked.number
-            newest.answer = said.uuid
-            self._asked = None
+            newest.record = request.number
+            newest.answer = answer.uuid
+            self._open_request = None
 
 
 class LogReader:
@@ -259,5 +259,5 @@ def _end_of_line(path: Path, offset: int) -> int:
     """The offset behind a line that is too long to be read."""
     following: Iterator[Line] = scan(path, offset)
     next(following)
-    after = next(following, None)
-    return path.stat().st_size if after is None else after.offset
+    next_line = next(following, None)
+    return path.stat().st_size if next_line is None else next_line.offset

@@ -60,7 +60,7 @@ def in_processes(
 
     Each process calls ``begin`` first. ``report`` is told now and then how much is done.
     """
-    before = set(multiprocessing.active_children())
+    children_before = set(multiprocessing.active_children())
     run = _PoolRun(
         function,
         list(work),
@@ -75,7 +75,7 @@ def in_processes(
         run.stopped = True
         # In a loop, because a process may be about to start.
         while run.is_alive():
-            for child in set(multiprocessing.active_children()) - before:
+            for child in set(multiprocessing.active_children()) - children_before:
                 child.terminate()
             run.join(REPORT_SECONDS)
         raise

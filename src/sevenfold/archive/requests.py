@@ -34,19 +34,19 @@ class Comparison(Struct, frozen=True):
     diff: str = ""
 
 
-def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
+def compare(earlier: Sent, later: Sent, *, frame_only: bool = False) -> Comparison:
     """Find where the second request stops reading what the first one wrote to the cache, and the cost."""
     if frame_only:
-        before, now = (msgspec.structs.replace(sent, messages=()) for sent in (before, now))
-    profile = find(before.frame.model)
-    change = first_loss(before, now, profile)
+        earlier, later = (msgspec.structs.replace(sent, messages=()) for sent in (earlier, later))
+    profile = find(earlier.frame.model)
+    change = first_loss(earlier, later, profile)
     if change is None:
         return Comparison(False)
-    lost = round(_tokens(before, profile) * (1 - change.kept))
-    usd = rewrite_usd(lost, now.lifetimes, profile)
-    others = tuple(part for part in changed_parts(before, now) if part != change.part)
+    lost = round(_tokens(earlier, profile) * (1 - change.kept))
+    usd = rewrite_usd(lost, later.lifetimes, profile)
+    other_parts = tuple(part for part in changed_parts(earlier, later) if part != change.part)
     diff = change.diff() if change.was or change.now else ""
-    return Comparison(True, change.cause, change.part, lost, usd, others, diff)
+    return Comparison(True, change.cause, change.part, lost, usd, other_parts, diff)
 
 
 def _tokens(sent: Sent, profile: Profile) -> int:
@@ -67,8 +67,10 @@ def first_of_epoch(log: Log, wanted: int, name: str) -> int:
     """The number of the first request of an epoch; epochs without requests are not counted."""
     requests = [request for _, request in log.decisions(Request) if not request.appended][::-1]
     epochs = list(dict.fromkeys(request.epoch for request in requests))
-    if (most := len(epochs)) <= wanted:
-        raise InputError(f"{name} has requests in {most} epochs, numbered from 0; there is no e{wanted}")
+    if (available := len(epochs)) <= wanted:
+        raise InputError(
+            f"{name} has requests in {available} epochs, numbered from 0; there is no e{wanted}"
+        )
     return next(request.number for request in requests if request.epoch == epochs[wanted])
 
 
@@ -82,13 +84,13 @@ def from_body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifet
         ) from error
 
 
-def changed_parts(before: Sent, now: Sent) -> list[str]:
+def changed_parts(earlier: Sent, later: Sent) -> list[str]:
     """The names of all parts before the messages that were changed, removed or added."""
-    was = dict(before.frame.parts())
-    parts = dict(now.frame.parts())
-    changed = (name for name, raw in was.items() if parts.get(name) != raw)
-    names = [name if name in parts else f"{name} is gone" for name in changed]
-    return names + [f"{name} was added" for name in parts if name not in was]
+    was = dict(earlier.frame.parts())
+    later_parts = dict(later.frame.parts())
+    changed = (name for name, raw in was.items() if later_parts.get(name) != raw)
+    names = [name if name in later_parts else f"{name} is gone" for name in changed]
+    return names + [f"{name} was added" for name in later_parts if name not in was]
 
 
 def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:

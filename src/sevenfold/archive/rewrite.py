@@ -77,15 +77,15 @@ class DraftLog(BranchLog):
 
     def whole(self) -> Iterator[bytes]:
         """The file's bytes followed by the appended lines, in pieces."""
-        left = self.size
+        remaining = self.size
         if self._converted is not None:
             yield from (line for _, line in self._converted.read())
             yield from self.added
             return
         with opened(self.path) as file:
-            while left and (piece := file.read(min(left, CHUNK))):
-                left -= len(piece)
-                yield piece
+            while remaining and (chunk := file.read(min(remaining, CHUNK))):
+                remaining -= len(chunk)
+                yield chunk
         if self.torn and self.added:
             yield b"\n"
         yield from self.added
@@ -229,7 +229,7 @@ def _options(view: View) -> Options:
     frame = frame_of(view.epoch)
     system, tools = in_force(view, frame)
     return Options(
-        system=[read_field(part, "text") for part in system],
+        system=[read_field(block, "text") for block in system],
         tools=[Tool(msgspec.json.decode(raw, type=dict[str, Any])) for raw in tools],
         max_tokens=frame.max_tokens,
         fields={name: msgspec.json.decode(raw) for name, raw in frame.settings},
@@ -272,7 +272,12 @@ def cut_points(session: Session) -> list[dict[str, str]]:
         """The shortest prefix that no other id has."""
         sizes = range(SHOWN_OF_ID, len(uuid))
         return next(
-            (uuid[:n] for n in sizes if sum(other.startswith(uuid[:n]) for other in ids) == 1), uuid
+            (
+                uuid[:size]
+                for size in sizes
+                if sum(another_id.startswith(uuid[:size]) for another_id in ids) == 1
+            ),
+            uuid,
         )
 
     texts = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))

@@ -128,11 +128,9 @@ def places() -> str:
 
 def stored() -> list[StoredSession]:
     """Every session on this machine, the newest first; the files of sub-agents do not count as sessions."""
-    sessions = [
-        StoredSession.of(transcript.path, "Sevenfold")
-        for project in user_home().projects()
-        for transcript in project.sessions()
-    ]
+    sessions: list[StoredSession] = []
+    for project in user_home().projects():
+        sessions += [StoredSession.of(transcript.path, "Sevenfold") for transcript in project.sessions()]
     for tool, path in _foreign_files():
         if not _is_sub_agents(path, tool):
             sessions.append(StoredSession.of(path, tool))
@@ -147,10 +145,13 @@ def _is_sub_agents(path: Path, tool: str) -> bool:
 
 def everything() -> list[Path]:
     """Every transcript file on this machine, including those of sub-agents and branches."""
-    sessions = (session for project in user_home().projects() for session in project.all_sessions())
-    own = [path for session in sessions for path in (session.transcript, *session.branch_files())]
+    own_files: list[Path] = []
+    for project in user_home().projects():
+        for session in project.all_sessions():
+            own_files += [session.transcript, *session.branch_files()]
+    foreign_files = (path for _, path in _foreign_files())
     in_databases = (session.path for session, _ in _in_databases())
-    return [*filter(Path.is_file, own), *(path for _, path in _foreign_files()), *in_databases]
+    return [*filter(Path.is_file, own_files), *foreign_files, *in_databases]
 
 
 def _in_databases() -> Iterator[tuple[StoredSession, bool]]:
@@ -241,15 +242,15 @@ def find(name: str, looked_at: Step | None = None) -> Path:
         if path.is_file() or databases.is_database(path.parent):
             return path
         if not name.strip() or path.is_dir():
-            what = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
-            raise TranscriptForeign(f"{what}; give the path of a transcript, or a session's id or title")
+            problem = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
+            raise TranscriptForeign(f"{problem}; give the path of a transcript, or a session's id or title")
         transcript = Path(f"{name}.jsonl")
         if transcript.is_file():
             return transcript
         looks_like_path = path.suffix == ".jsonl" or path.exists()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise TranscriptMissing(f"{one_line(name, 80)}: {why}; give a transcript's path") from None
+        reason = getattr(error, "strerror", None) or error
+        raise TranscriptMissing(f"{one_line(name, 80)}: {reason}; give a transcript's path") from None
     return path if looks_like_path else named(name, stored(), looked_at).path
 
 
@@ -266,12 +267,14 @@ def named(name: str, sessions: list[StoredSession], looked_at: Step | None = Non
         titles[session.path] = session.about().title.casefold()
         if looked_at:
             looked_at(number)
-    wanted = " ".join(name.split()).casefold()
-    by_title = [session for session in sessions if wanted in titles[session.path]]
+    folded_name = " ".join(name.split()).casefold()
+    by_title = [session for session in sessions if folded_name in titles[session.path]]
     if by_title:
-        return _only(name, [session for session in by_title if titles[session.path] == wanted] or by_title)
-    near = _nearest(wanted, sessions, titles)
-    raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
+        return _only(
+            name, [session for session in by_title if titles[session.path] == folded_name] or by_title
+        )
+    suggestion = _nearest(folded_name, sessions, titles)
+    raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {suggestion}")
 
 
 def is_in(session: StoredSession, here: Path) -> bool:
@@ -298,14 +301,14 @@ def _only(name: str, matching: list[StoredSession]) -> StoredSession:
 def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
     if not sessions:
         return f"there are no sessions in {places()}: give a transcript's path"
-    known: dict[str, StoredSession] = {}
+    by_label: dict[str, StoredSession] = {}
     for session in reversed(sessions):
         for title in (titles[session.path], session.name):
             if title:
-                known[title] = session
+                by_label[title] = session
     # The low cutoff forgives misspelt and missing words; without any match, suggest the newest session.
-    close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
-    return "did you mean " + "; ".join(describe(known[title]) for title in close) + "?"
+    close = get_close_matches(wanted, by_label, n=3, cutoff=0.5) or list(by_label)[-1:]
+    return "did you mean " + "; ".join(describe(by_label[title]) for title in close) + "?"
 
 
 def describe(session: StoredSession) -> str:
@@ -313,8 +316,8 @@ def describe(session: StoredSession) -> str:
     about = session.about()
     day = datetime.fromtimestamp(session.modified).date().isoformat()
     title = f' "{one_line(about.title, 40)}"' if about.title else ""
-    where = f"{project_name(about.project)}, " if about.project else ""
-    return f"{session.name}{title} ({session.tool}, {where}{day})"
+    location = f"{project_name(about.project)}, " if about.project else ""
+    return f"{session.name}{title} ({session.tool}, {location}{day})"
 
 
 def project_name(folder: str) -> str:

@@ -59,14 +59,14 @@ class RecognisedSession(Struct, frozen=True):
 
 def by_url(name: str) -> SessionInStore | None:
     """The session that a URL names; None if it is no URL, `InputError` if it names a store alone."""
-    parts = _URL.fullmatch(name)
-    if parts is None:
+    match = _URL.fullmatch(name)
+    if match is None:
         return None
-    if not parts[2]:
+    if not match[2]:
         raise InputError(
             "this names a store; add # and the name of a session in it, or list them: sevenfold sessions --store URL"
         )
-    return SessionInStore(parts[1], unquote(parts[2]))
+    return SessionInStore(match[1], unquote(match[2]))
 
 
 def name_in(url: str, name: str) -> str:
@@ -80,8 +80,8 @@ def name_in(url: str, name: str) -> str:
 
 def by_url_of_store(url: str) -> str | None:
     """The URL of a store alone; None if it is something else."""
-    parts = _URL.fullmatch(url)
-    return parts[1] if parts is not None and parts[2] is None else None
+    match = _URL.fullmatch(url)
+    return match[1] if match is not None and match[2] is None else None
 
 
 def copies(url: str) -> Iterator[Path]:
@@ -128,23 +128,23 @@ def notes_of_copy(transcript: Path) -> Path:
     return Project(transcript.parent).session(transcript.stem).notes
 
 
-def listed(url: str, most: int | None = None) -> Iterator[RecognisedSession]:
+def listed(url: str, limit: int | None = None) -> Iterator[RecognisedSession]:
     """The sessions of a store, newest first, with their titles; at most so many."""
     with closing(open_store(url)) as store:
-        for info in store.sessions(limit=most):
+        for info in store.sessions(limit=limit):
             yield _listed(info, store.read(info.name))
 
 
 def _listed(info: SessionInfo, log: Log) -> RecognisedSession:
     labels: dict[str, str] = {}
-    words = ""
+    first_words = ""
     for line in log.head(_HEAD_LINES):
         entry = entries.read(line)
         if isinstance(entry, Label):
             labels[entry.kind] = entry.text
         elif isinstance(entry, Said) and not entry.sidechain:
-            words = words or users_words(entry)
-    title = one_line(title_of(labels) or words, _LONGEST_TITLE)
+            first_words = first_words or users_words(entry)
+    title = one_line(title_of(labels) or first_words, _LONGEST_TITLE)
     return RecognisedSession(info, title, log.identity().folder)
 
 
@@ -154,12 +154,13 @@ def _full_name(store: Store, name: str) -> str:
         raise TranscriptMissing("there are no sessions in this store")
     if name == NEWEST:
         return names[0]
-    matching = [known for known in names if known.startswith(name)]
+    matching = [candidate for candidate in names if candidate.startswith(name)]
     if name in matching or not matching:
         return name  # perhaps an older one; reading it says so if there is none
     if len(matching) > 1:
-        some = ", ".join(one_line(known, 60) for known in matching[:5])
+        examples = ", ".join(one_line(candidate, 60) for candidate in matching[:5])
         raise InputError(
-            f"{one_line(name, 60)}: {len(matching)} sessions of the store begin with it: {some}; give more of the name"
+            f"{one_line(name, 60)}: {len(matching)} sessions of the store begin with it: {examples}; give more of the "
+            "name"
         )
     return matching[0]

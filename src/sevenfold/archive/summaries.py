@@ -93,11 +93,11 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         )
 
 
-def thinned(sizes: Sequence[int], most: int) -> list[int]:
+def thinned(sizes: Sequence[int], limit: int) -> list[int]:
     """At most so many of the sizes, each the largest of its neighbours."""
-    if len(sizes) <= most:
+    if len(sizes) <= limit:
         return list(sizes)
-    edges = [round(place * len(sizes) / most) for place in range(most + 1)]
+    edges = [round(edge * len(sizes) / limit) for edge in range(limit + 1)]
     return [max(sizes[start:end]) for start, end in itertools.pairwise(edges)]
 
 
@@ -136,31 +136,31 @@ class SummaryShelf:
     def __init__(self, folder: Path) -> None:
         """``folder`` is where they are kept; nothing else is ever written."""
         self.folder = folder
-        self._kept: dict[Path, KeptSummary] = {}
+        self._entries: dict[Path, KeptSummary] = {}
         self._lock = threading.Lock()
 
     def known(self, path: Path) -> SessionSummary | None:
         """The newest summary of a file, which may be older than the file; None if it was never read."""
         with self._lock:
-            kept = self._kept.get(path)
-        return None if kept is None else kept.summary
+            entry = self._entries.get(path)
+        return None if entry is None else entry.summary
 
     def outdated(self, paths: Iterable[Path]) -> list[Path]:
         """Those files whose summary is missing or older than they are."""
-        old = []
+        stale = []
         for path in paths:
             state = SummarisedState.of(path)
-            kept = self._kept.get(path) or self._load(path)
-            if state is not None and (kept is None or kept.state != state):
-                old.append(path)
-        return old
+            entry = self._entries.get(path) or self._load(path)
+            if state is not None and (entry is None or entry.state != state):
+                stale.append(path)
+        return stale
 
     def read(self, paths: Sequence[Path]) -> Iterator[Path]:
         """Read these files, largest first and in several processes if there is much; yields each when it is done."""
         sized = sorted(((_size(path), path) for path in paths), reverse=True)
         if sum(size for size, _ in sized) < SMALL:
             for _, path in sized:
-                self._keep(_summarised(path, ()))
+                self._store(_summarised(path, ()))
                 yield path
         else:
             with _processes(len(sized)) as pool:
@@ -169,44 +169,44 @@ class SummaryShelf:
     def _read_in(self, pool: Executor, paths: Sequence[Path]) -> Iterator[Path]:
         waiting = {pool.submit(_summarised, path, ()): path for path in paths}
         for done in as_completed(waiting):
-            self._keep(done.result())
+            self._store(done.result())
             yield waiting[done]
 
     def count_copies_once(self) -> list[Path]:
         """Read files again whose calls are also in a file that started earlier; returns them."""
         with self._lock:
-            everything = dict(self._kept)
-        seen: set[int] = set()
-        again = []
-        for path, kept in sorted(
-            everything.items(), key=lambda pair: (pair[1].summary.started, str(pair[0]))
+            entries = dict(self._entries)
+        counted_calls: set[int] = set()
+        reread = []
+        for path, entry in sorted(
+            entries.items(), key=lambda pair: (pair[1].summary.started, str(pair[0]))
         ):
-            copies = sorted(seen.intersection(kept.calls))
-            if copies != kept.elsewhere:
-                self._keep(_summarised_again(path, copies))
-                again.append(path)
-            seen.update(kept.calls)
-        return again
+            copies = sorted(counted_calls.intersection(entry.calls))
+            if copies != entry.elsewhere:
+                self._store(_summarised_again(path, copies))
+                reread.append(path)
+            counted_calls.update(entry.calls)
+        return reread
 
-    def _keep(self, kept: KeptSummary) -> None:
-        path = Path(kept.path)
+    def _store(self, entry: KeptSummary) -> None:
+        path = Path(entry.path)
         with self._lock:
-            self._kept[path] = kept
+            self._entries[path] = entry
         # Without a place to keep it, it is read again the next time.
         with suppress(UserError, OSError):
             private_folder(self.folder)
-            write_whole(self._file(path), msgspec.json.encode(kept))
+            write_whole(self._file(path), msgspec.json.encode(entry))
 
     def _load(self, path: Path) -> KeptSummary | None:
         try:
-            kept = msgspec.json.decode(self._file(path).read_bytes(), type=KeptSummary)
+            entry = msgspec.json.decode(self._file(path).read_bytes(), type=KeptSummary)
         except (OSError, *NOT_JSON):
             return None
-        if kept.format != FORMAT or kept.path != str(path):
+        if entry.format != FORMAT or entry.path != str(path):
             return None
         with self._lock:
-            self._kept[path] = kept
-        return kept
+            self._entries[path] = entry
+        return entry
 
     def _file(self, path: Path) -> Path:
         return self.folder / f"{blake2b(os.fsencode(path), digest_size=12).hexdigest()}.json"

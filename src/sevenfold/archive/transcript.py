@@ -124,9 +124,9 @@ class ArchivedSession:
 
     def compare_requests(self, first: int = -2, second: int = -1) -> Comparison:
         """Whether the second request could read from the cache what the first one wrote, and why not."""
-        _, before = requests.recorded(self.log, first, self.path.stem)
-        _, now = requests.recorded(self.log, second, self.path.stem)
-        return requests.compare(before, now)
+        _, earlier = requests.recorded(self.log, first, self.path.stem)
+        _, later = requests.recorded(self.log, second, self.path.stem)
+        return requests.compare(earlier, later)
 
     def recall_index(self) -> RecallIndex:
         """The session's recall index, up to date; it is closed with the session."""

@@ -36,8 +36,8 @@ def clean(text: str) -> str:
     return printable(text)
 
 
-def one_line(text: str, most: int) -> str:
-    """The clean text on one line of at most ``most`` characters."""
+def one_line(text: str, limit: int) -> str:
+    """The clean text on one line of at most ``limit`` characters."""
     # Text far beyond the end of the line need not be cleaned.
-    line = " ".join(clean(text[: 4 * most + 4_000]).split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    line = " ".join(clean(text[: 4 * limit + 4_000]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -115,36 +116,40 @@ class Task(Struct, frozen=True):
 # -- what the user wants --------------------------------------------------------------------------
 
 
-def messages(told: ContentByAuthor) -> Iterator[Probe]:
+def messages(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield each message of the user; repeated messages are one fact, from the newest record."""
     excerpts: dict[str, list[Excerpt]] = {}
-    for excerpt in (*told.user, *told.refusals):
+    for excerpt in (*content.user, *content.refusals):
         excerpts.setdefault(folded(excerpt.text), []).append(excerpt)
-    for same in excerpts.values():
-        newest = same[-1]
+    for repeats in excerpts.values():
+        newest = repeats[-1]
         yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.recall_kind,), "verbatim")
 
 
-def wishes(told: ContentByAuthor) -> Iterator[Probe]:
+def wishes(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield the user's sentences that correct, insist or choose."""
-    for excerpt in told.user:
+    for excerpt in content.user:
         for sentence in _own_sentences(excerpt.text):
             if kind := _wish(sentence):
                 yield Probe(kind, sentence, excerpt.record, (excerpt.recall_kind,))
-    for excerpt in told.refusals:
+    for excerpt in content.refusals:
         first = next(sentences(excerpt.text), "")
         if len(content_stems(first)) >= 2:
             yield Probe(CORRECTION, first, excerpt.record, (excerpt.recall_kind,))
 
 
-def decisions(told: ContentByAuthor) -> Iterator[Probe]:
+def decisions(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield what was decided: proposals the user agreed to, questions answered, plans approved."""
-    for excerpt in told.user:
-        before = told.preceding.get(excerpt.record)
-        if before is not None and _BARE.fullmatch(excerpt.text) and (proposal := _proposal(before.text)):
-            yield Probe(DECISION, proposal, before.record, (before.recall_kind,))
-    for call in told.calls:
-        answer = told.results.get(call.id)
+    for excerpt in content.user:
+        preceding = content.preceding.get(excerpt.record)
+        if (
+            preceding is not None
+            and _BARE.fullmatch(excerpt.text)
+            and (proposal := _proposal(preceding.text))
+        ):
+            yield Probe(DECISION, proposal, preceding.record, (preceding.recall_kind,))
+    for call in content.calls:
+        answer = content.results.get(call.id)
         if answer is not None:
             yield from _settled(call, answer)
 
@@ -185,23 +190,24 @@ def _wish(sentence: str) -> str:
 
 def _proposal(text: str) -> str:
     """The last question near the end of the model's text; empty if there is none."""
-    asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
-    return asked[-1] if asked and len(content_stems(asked[-1])) >= 2 else ""
+    questions = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
+    return questions[-1] if questions and len(content_stems(questions[-1])) >= 2 else ""
 
 
 # -- files -------------------------------------------------------------------------------------
 
 
-def edited_files(told: ContentByAuthor) -> Iterator[Probe]:
+def edited_files(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield the changed files, the last changed last; an unambiguous tail of the path counts as well."""
     calls: dict[str, Call] = {}
-    for call in told.calls:
+    for call in content.calls:
         changes = _CHANGES & call.given.keys() or _CHANGING.search(call.name)
         if changes and (path := _path(call)):
             # Removed first, so that the order of the dict is that of the last changes.
             calls.pop(path, None)
             calls[path] = call
-    tails = Counter(tail for path in set(map(_path, told.calls)) for tail in _tails(path))
+    paths = set(map(_path, content.calls))
+    tails = Counter(chain.from_iterable(map(_tails, paths)))
     for path, edits in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
         recall_kind = "edit" if _CHANGES & edits.given.keys() else "tool_use"
@@ -215,20 +221,20 @@ def _path(call: Call) -> str:
 
 def _tails(path: str) -> list[str]:
     """A path and its shorter forms: without its first parts, down to the file name."""
-    parts = [part for part in re.split(r"[/\\]", path) if part]
-    return ["/".join(parts[start:]) for start in range(len(parts))]
+    segments = [segment for segment in re.split(r"[/\\]", path) if segment]
+    return ["/".join(segments[start:]) for start in range(len(segments))]
 
 
 # -- failures ----------------------------------------------------------------------------------
 
 
-def errors(told: ContentByAuthor) -> Iterator[Probe]:
+def errors(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield the line that identifies each failure; misused tools come first, as they matter least."""
-    seen: dict[str, Excerpt] = {}
-    for failure in sorted(told.failures, key=lambda failure: not _USAGE.search(failure.text)):
+    failures_by_line: dict[str, Excerpt] = {}
+    for failure in sorted(content.failures, key=lambda failure: not _USAGE.search(failure.text)):
         if line := identifying_line(failure.text):
-            seen[line] = failure
-    for line, failure in seen.items():
+            failures_by_line[line] = failure
+    for line, failure in failures_by_line.items():
         yield Probe(ERROR, line, failure.record, (failure.recall_kind,), "words", _in_other_words(line))
 
 
@@ -257,19 +263,19 @@ def _in_other_words(line: str) -> tuple[str, ...]:
 # -- tasks and the current step ----------------------------------------------------------------
 
 
-def pending_tasks(told: ContentByAuthor) -> Iterator[Probe]:
+def pending_tasks(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield the open tasks of the to-do lists in their latest state."""
     lists: dict[str, list[Task]] = {}
     single: dict[str, Task] = {}
-    for call in told.calls:
+    for call in content.calls:
         if (listed := _listed(call)) is not None:
             lists[call.name] = listed
         elif _TASK_TOOL.search(call.name):
-            _track_single_task(single, call, told.results.get(call.id))
-    seen: set[str] = set()
-    for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
-        if not task.over and folded(task.text) not in seen:
-            seen.add(folded(task.text))
+            _track_single_task(single, call, content.results.get(call.id))
+    yielded: set[str] = set()
+    for task in (*chain.from_iterable(lists.values()), *single.values()):
+        if not task.over and folded(task.text) not in yielded:
+            yielded.add(folded(task.text))
             yield Probe(PENDING_TASK, task.text, task.record, ("tool_use",))
 
 
@@ -297,22 +303,24 @@ def _track_single_task(single: dict[str, Task], call: Call, answer: Excerpt | No
     number = str(call.given.get("taskId") or call.given.get("task_id") or call.given.get("id") or "")
     if number in single:
         status = str(call.given.get("status", ""))
-        old = single[number]
-        single[number] = Task(old.text, old.record, bool(_OVER.search(status)) if status else old.over)
+        earlier = single[number]
+        single[number] = Task(
+            earlier.text, earlier.record, bool(_OVER.search(status)) if status else earlier.over
+        )
     elif "subject" in call.given and (task := _task(call.record, call.given)):
         assigned = _NUMBER.search(answer.text[:200]) if answer else None
         single[assigned[1] if assigned else f"{call.record} {call.id}"] = task
 
 
-def current_step(told: ContentByAuthor) -> Iterator[Probe]:
+def current_step(content: ContentByAuthor) -> Iterator[Probe]:
     """Yield the model's last meaningful sentence and the main argument of its last call."""
-    for excerpt in reversed(told.model):
+    for excerpt in reversed(content.model):
         telling = [sentence for sentence in sentences(excerpt.text) if len(content_stems(sentence)) >= 3]
         if telling:
             yield Probe(CURRENT_STEP, telling[-1], excerpt.record, ("assistant",))
             break
-    if told.calls and (argument := _main_argument(told.calls[-1])):
-        call = told.calls[-1]
+    if content.calls and (argument := _main_argument(content.calls[-1])):
+        call = content.calls[-1]
         shorter = _tails(argument)[-2:] if argument == _path(call) else _SHELL.split(argument)[:1]
         accepts = tuple(text for text in shorter if len(text) > 5)
         yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 
 from sevenfold.archive.fidelity.facts import SHORT, Probe
 from sevenfold.archive.fidelity.sentences import content_stems, folded
@@ -28,16 +29,16 @@ _CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
 
 def judge(probes: Iterable[Probe], context: Sequence[str], reachable: Reachable) -> Score:
     """Where each fact is now; recall is asked only for facts that are not in the context."""
-    seen = _Seen(context)
-    return Coverage(tuple((probe, _state(probe, seen, reachable)) for probe in probes))
+    visible = _Seen(context)
+    return Coverage(tuple((probe, _state(probe, visible, reachable)) for probe in probes))
 
 
-def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
-    if seen.holds(probe):
+def _state(probe: Probe, visible: _Seen, reachable: Reachable) -> State:
+    if visible.holds(probe):
         return "in_context"
     if not reachable(probe):
         return "lost"
-    return "in_context" if seen.holds_both_ends(probe) else "reachable"
+    return "in_context" if visible.holds_both_ends(probe) else "reachable"
 
 
 class _Seen:
@@ -57,7 +58,8 @@ class _Seen:
     @cached_property
     def _lines(self) -> str:
         whole = (" ".join(text.split()) for text in self._context if len(text) <= 2 * SHORT)
-        lines = (" ".join(line.split()) for text in self._context for line in text.splitlines())
+        all_lines = chain.from_iterable(text.splitlines() for text in self._context)
+        lines = (" ".join(line.split()) for line in all_lines)
         return "\n".join((*whole, *lines)).casefold()
 
     @cached_property
@@ -114,8 +116,9 @@ class _Seen:
             return False
         held: Counter[int] = Counter()
         for word in stems:
+            # A word counts for every stretch of lines that contains it, each named by its first line.
             lines = self._places.get(word, ())
-            held.update({line - back for line in lines for back in range(TOGETHER)})
+            held.update({*chain.from_iterable(range(line - TOGETHER + 1, line + 1) for line in lines)})
         return max(held.values(), default=0) >= ENOUGH_WORDS * len(stems)
 
 

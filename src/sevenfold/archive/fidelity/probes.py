@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 from msgspec import Struct
 
@@ -60,38 +61,38 @@ def sample(
     items: Iterable[Item], *, later_rounds_visible: bool = False, everything: bool = False
 ) -> Sample:
     """Like `probes`, with the number of facts of each kind that were left out; with ``everything``, none is."""
-    told = read_items(items)
+    content = read_items(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
-    for probe in _all(told, later_rounds_visible):
+    for probe in _all(content, later_rounds_visible):
         by_kind[probe.kind].setdefault(probe.text, probe)
-    for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
+    for probe in _identifiers(content, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, probes_of_kind in by_kind.items():
-        most = len(probes_of_kind) if everything else MOST_PER_KIND[kind]
+        limit = len(probes_of_kind) if everything else MOST_PER_KIND[kind]
         # Within a kind, the most important facts come last.
-        chosen += list(probes_of_kind.values())[max(0, len(probes_of_kind) - most) :]
-        if len(probes_of_kind) > most:
-            left_out[kind] = len(probes_of_kind) - most
+        chosen += list(probes_of_kind.values())[max(0, len(probes_of_kind) - limit) :]
+        if len(probes_of_kind) > limit:
+            left_out[kind] = len(probes_of_kind) - limit
     return Sample(tuple(chosen), left_out)
 
 
-def _all(told: ContentByAuthor, later_rounds_visible: bool) -> Iterator[Probe]:
-    yield from facts.messages(told)
-    yield from facts.wishes(told)
-    yield from facts.decisions(told)
-    yield from facts.pending_tasks(told)
+def _all(content: ContentByAuthor, later_rounds_visible: bool) -> Iterator[Probe]:
+    yield from facts.messages(content)
+    yield from facts.wishes(content)
+    yield from facts.decisions(content)
+    yield from facts.pending_tasks(content)
     if not later_rounds_visible:
-        yield from facts.current_step(told)
-    yield from facts.edited_files(told)
-    yield from facts.errors(told)
+        yield from facts.current_step(content)
+    yield from facts.edited_files(content)
+    yield from facts.errors(content)
 
 
-def _identifiers(told: ContentByAuthor, edited: Iterable[Probe]) -> Iterator[Probe]:
+def _identifiers(content: ContentByAuthor, edited: Iterable[Probe]) -> Iterator[Probe]:
     """Yield exact identifiers other than the changed files."""
-    files = {way for probe in edited for way in (probe.text, *probe.accepts)}
-    names = Names([*told.user, *told.refusals], told.model, told.calls)
+    files = {*chain.from_iterable((probe.text, *probe.accepts) for probe in edited)}
+    names = Names([*content.user, *content.refusals], content.model, content.calls)
     for text in names.significant():
         if text not in files:
             record, recall_kind = names.newest(text)
@@ -110,13 +111,15 @@ class Names:
     """The identifiers of a conversation."""
 
     def __init__(self, user: Iterable[Excerpt], model: Iterable[Excerpt], calls: Iterable[Call]) -> None:
-        self._found = defaultdict[str, _Finding](_Finding)
-        for told in _newest(user):
-            figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
-            level = 1 if len(told.text) > PASTED else 2
-            self._note([*_identifiers_in(told.text), *figures], told.record, told.recall_kind, level)
-        for told in _newest(model):
-            self._note(_identifiers_in(told.text), told.record, told.recall_kind)
+        self._findings = defaultdict[str, _Finding](_Finding)
+        for excerpt in _newest(user):
+            figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(excerpt.text))
+            level = 1 if len(excerpt.text) > PASTED else 2
+            self._note(
+                [*_identifiers_in(excerpt.text), *figures], excerpt.record, excerpt.recall_kind, level
+            )
+        for excerpt in _newest(model):
+            self._note(_identifiers_in(excerpt.text), excerpt.record, excerpt.recall_kind)
         for call in calls:
             short = (
                 value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000
@@ -130,50 +133,59 @@ class Names:
         What the user typed is most important, then what the user pasted, then what occurs most often.
         """
         folders = self._folders()
-        texts = [text for text, seen in self._found.items() if _is_significant(text, seen, folders)]
-        return sorted(texts, key=lambda text: (self._found[text].level, len(self._found[text].records)))
+        texts = [
+            text for text, finding in self._findings.items() if _is_significant(text, finding, folders)
+        ]
+        return sorted(
+            texts, key=lambda text: (self._findings[text].level, len(self._findings[text].records))
+        )
 
     def newest(self, text: str) -> tuple[str, str]:
         """The newest record with it (the user's first, then the model's, then calls), and the kind recall gives it."""
-        records = self._found[text].records
+        records = self._findings[text].records
         first = next(iter(records.values()))
         return [(record, kind) for record, kind in records.items() if kind == first][-1]
 
     def _folders(self) -> set[str]:
         """Every leading part of an identifier that ends at a path separator."""
-        return {text[: cut.start()] for text in self._found for cut in _SEPARATOR.finditer(text)}
+        folders: set[str] = set()
+        for text in self._findings:
+            folders.update(text[: separator.start()] for separator in _SEPARATOR.finditer(text))
+        return folders
 
     def _note(self, names: Iterable[str], record: str, recall_kind: str, level: int = 0) -> None:
         for name in names:
-            seen = self._found[name]
-            seen.records.setdefault(record, recall_kind)
-            seen.spoken |= recall_kind != "tool_use"
-            seen.level = max(seen.level, level)
+            finding = self._findings[name]
+            finding.records.setdefault(record, recall_kind)
+            finding.spoken |= recall_kind != "tool_use"
+            finding.level = max(finding.level, level)
 
 
-def _ends(told: Excerpt) -> Excerpt:
+def _ends(excerpt: Excerpt) -> Excerpt:
     """Cut a long text to its beginning and end, which are searched for identifiers."""
-    if len(told.text) <= READ:
-        return told
-    return Excerpt(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.recall_kind)
+    if len(excerpt.text) <= READ:
+        return excerpt
+    return Excerpt(
+        excerpt.record, f"{excerpt.text[: READ // 2]}\n{excerpt.text[-READ // 2 :]}", excerpt.recall_kind
+    )
 
 
 def _newest(stretches: Iterable[Excerpt]) -> list[Excerpt]:
     """The newest texts that fit into `READ_IN_ALL`, in order."""
     newest: list[Excerpt] = []
     room = READ_IN_ALL
-    for told in map(_ends, reversed(list(stretches))):
-        room -= len(told.text)
+    for excerpt in map(_ends, reversed(list(stretches))):
+        room -= len(excerpt.text)
         if room < 0:
             break
-        newest.append(told)
+        newest.append(excerpt)
     return newest[::-1]
 
 
-def _is_significant(text: str, seen: _Finding, folders: set[str]) -> bool:
+def _is_significant(text: str, finding: _Finding, folders: set[str]) -> bool:
     """Whether an identifier is worth a probe; a folder of other identifiers is so only if the user named it."""
-    often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
-    return bool(seen.level) or (often and text not in folders)
+    often = len(finding.records) > 1 if finding.spoken else len(finding.records) >= OFTEN
+    return bool(finding.level) or (often and text not in folders)
 
 
 def _identifiers_in(text: str) -> list[str]:

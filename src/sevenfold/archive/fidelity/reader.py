@@ -52,11 +52,11 @@ class ContentByAuthor(Struct, frozen=True):
 
 def read_items(items: Iterable[Item]) -> ContentByAuthor:
     """Read the records in view; records hidden by an earlier decision are skipped."""
-    told = ContentByAuthor([], [], [], [], {}, [], {}, {})
+    content = ContentByAuthor([], [], [], [], {}, [], {}, {})
     for item in items:
         if not item.hidden_by:
-            _enter(told, item.said)
-    return told
+            _enter(content, item.said)
+    return content
 
 
 def texts(items: Iterable[Item]) -> list[str]:
@@ -84,49 +84,49 @@ def strings(value: Any) -> Iterator[str]:
                 waiting.extend(reversed(parts))
 
 
-def _enter(told: ContentByAuthor, said: Said) -> None:
-    for block in said.blocks:
+def _enter(content: ContentByAuthor, message: Said) -> None:
+    for block in message.blocks:
         match block.body():
-            case ToolUse(id=id, name=name, input=given):
-                value = decoded(given)
-                told.calls.append(Call(said.uuid, id, name, value if isinstance(value, dict) else {}))
-                told.tools[id] = name
+            case ToolUse(id=id, name=name, input=raw_input):
+                value = decoded(raw_input)
+                content.calls.append(Call(message.uuid, id, name, value if isinstance(value, dict) else {}))
+                content.tools[id] = name
             case ToolResult(is_error=failed):
-                _result(told, said.uuid, block, failed=bool(failed))
-            case _ if block.kind == "text" and not said.synthetic:
-                _words(told, said, block)
+                _result(content, message.uuid, block, failed=bool(failed))
+            case _ if block.kind == "text" and not message.synthetic:
+                _words(content, message, block)
 
 
-def _words(told: ContentByAuthor, said: Said, block: Block) -> None:
-    match authorship.author(said, block):
+def _words(content: ContentByAuthor, message: Said, block: Block) -> None:
+    match authorship.author(message, block):
         case "model":
-            told.model.append(Excerpt(said.uuid, blocks.words_of(block), "assistant"))
+            content.model.append(Excerpt(message.uuid, blocks.words_of(block), "assistant"))
         case "user":
-            told.user.append(Excerpt(said.uuid, authorship.typed(said, block).strip(), "user"))
-            if told.model:
-                told.preceding[said.uuid] = told.model[-1]
+            content.user.append(Excerpt(message.uuid, authorship.typed(message, block).strip(), "user"))
+            if content.model:
+                content.preceding[message.uuid] = content.model[-1]
 
 
-def _result(told: ContentByAuthor, record: str, block: Block, *, failed: bool) -> None:
+def _result(content: ContentByAuthor, record: str, block: Block, *, failed: bool) -> None:
     text = blocks.words_of(block)
-    reply = authorship.reply(block, told.tools.get(block.id, ""))
+    reply = authorship.reply(block, content.tools.get(block.id, ""))
     if not failed:
-        told.results[block.id] = Excerpt(record, text, "tool_result")
+        content.results[block.id] = Excerpt(record, text, "tool_result")
     elif reply:
-        told.refusals.append(Excerpt(record, reply, "user"))
+        content.refusals.append(Excerpt(record, reply, "user"))
     elif not text.startswith(_REFUSAL):
-        told.failures.append(Excerpt(record, text, "error"))
+        content.failures.append(Excerpt(record, text, "error"))
 
 
 def shown_text(block: Block) -> str:
     """The text that the model sees of a block; empty for reasoning and pictures."""
     match block.body():
-        case Text(text=words):
-            return words
-        case ToolUse(name=name, input=given):
-            return "\n".join([name, *strings(decoded(given))])
-        case Compaction(content=str() as words):
-            return words
+        case Text(text=text):
+            return text
+        case ToolUse(name=name, input=raw_input):
+            return "\n".join([name, *strings(decoded(raw_input))])
+        case Compaction(content=str() as text):
+            return text
         case ToolResult():
             return blocks.words_of(block)
         case _:

@@ -41,8 +41,8 @@ def prose(text: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text outside fenced code, as written, but without list markers."""
-    for part in _END.split(prose(text)):
-        sentence = _LEAD.sub("", part).strip()
+    for fragment in _END.split(prose(text)):
+        sentence = _LEAD.sub("", fragment).strip()
         if sentence:
             yield shortened(sentence)
 

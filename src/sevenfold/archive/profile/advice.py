@@ -112,12 +112,12 @@ def dominating(session: SessionProfile) -> Iterator[str]:
     whole = sum(tokens for tokens in session.carried_by_category.values() if tokens > 0)
     if not carried:
         return
-    most = max(carried, key=lambda name: carried[name])
-    share = carried[most] / whole
+    largest = max(carried, key=lambda name: carried[name])
+    share = carried[largest] / whole
     if share >= LEAST_SHARE:
-        tool = most.removeprefix(RESULT)
-        what = f"results of {tool}" if most.startswith(RESULT) else most.replace("_", " ")
-        yield f"{share:.0%} of all prompt tokens were {what}, carried from request to request."
+        tool = largest.removeprefix(RESULT)
+        subject = f"results of {tool}" if largest.startswith(RESULT) else largest.replace("_", " ")
+        yield f"{share:.0%} of all prompt tokens were {subject}, carried from request to request."
 
 
 def _cost(breaks: Sequence[CacheBreak]) -> float:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from math import fsum
 from typing import Any, Protocol, TypeVar
 
@@ -180,7 +180,7 @@ class Books:
 
     def _pending(self, events: list[Shrinking]) -> list[Shrinking]:
         """The events of this list after which no prompt came yet."""
-        return [event for lane in self._lanes for event in lane.pending_of(events)]
+        return [*chain.from_iterable(lane.pending_of(events) for lane in self._lanes)]
 
     def window_of(self, models: Counter[str]) -> tuple[int | None, str | None]:
         """The window and its source: recorded in the transcript, inferred from what happened, or the model's.
@@ -193,15 +193,18 @@ class Books:
         profile = find(models.most_common(1)[0][0]) if models else None
         if profile is None or not profile.known:
             return None, None
-        full = [event.tokens_before or 0 for event in self.compactions if event.trigger == "auto"]
-        early = full and max(full) < LEAST_FILLED * profile.window
-        if early or self.peak > profile.window:
-            others = (
+        sizes_at_compaction = [
+            event.tokens_before or 0 for event in self.compactions if event.trigger == "auto"
+        ]
+        compacted_early = sizes_at_compaction and max(sizes_at_compaction) < LEAST_FILLED * profile.window
+        if compacted_early or self.peak > profile.window:
+            provider_windows = (
                 profile_of_model.window
                 for profile_of_model in map(find, names())
                 if profile_of_model.provider == profile.provider
             )
-            inferred = min((window for window in others if window >= self.peak), default=profile.window)
+            fitting = (window for window in provider_windows if window >= self.peak)
+            inferred = min(fitting, default=profile.window)
             if inferred != profile.window:
                 return inferred, "inferred"
         return profile.window, "model"
@@ -303,18 +306,18 @@ class Lane:
         """Update the report of the newest call: while an answer streams in, each report has more output."""
         if self._open is None or report.usage is None:
             return
-        before = self._open.usage
-        if before is None or report.usage.output_tokens >= before.output_tokens:
+        usage_so_far = self._open.usage
+        if usage_so_far is None or report.usage.output_tokens >= usage_so_far.output_tokens:
             self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
             if self._books.watch is not None:
                 self._books.watch.updated(self.number, self._open)
 
-    def compacted(self, trigger: str, before: int | None) -> None:
+    def compacted(self, trigger: str, tokens_before: int | None) -> None:
         """Record a compaction: a summary replaced the context."""
         self._settle()
         self._compactions += 1
         self._cache.happened(caching.COMPACTION)
-        event = self._shrinking(trigger, before or self._prompt)
+        event = self._shrinking(trigger, tokens_before or self._prompt)
         self._pending.append((self._books.compactions, event))
 
     def cleared(self, trigger: str, results: int) -> None:
@@ -359,14 +362,14 @@ class Lane:
 
     def _note_shrinking(self, prompt: int, model: str) -> None:
         """Record the size after a compaction or clearing, or a drop in prompt size that no record explains."""
-        before = self._prompt or 0
+        prompt_before = self._prompt or 0
         recorded = bool(self._pending)
         self._count_shrinkings(prompt)
-        if not recorded and not self._rewound and self._model == model and is_fall(before, prompt):
+        if not recorded and not self._rewound and self._model == model and is_fall(prompt_before, prompt):
             event = Shrinking(
                 self._books.calls - 1,
                 "unrecorded",
-                before,
+                prompt_before,
                 prompt,
                 request=self.calls - 1,
                 lane=self.number,
@@ -376,9 +379,9 @@ class Lane:
         self._prompt = prompt
         self._model = model
 
-    def _shrinking(self, trigger: str, before: int | None, results: int = 0) -> Shrinking:
+    def _shrinking(self, trigger: str, tokens_before: int | None, results: int = 0) -> Shrinking:
         return Shrinking(
-            self._books.calls, trigger, before, None, results, request=self.calls, lane=self.number
+            self._books.calls, trigger, tokens_before, None, results, request=self.calls, lane=self.number
         )
 
     def _count_shrinkings(self, prompt: int | None) -> None:

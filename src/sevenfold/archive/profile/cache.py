@@ -89,26 +89,26 @@ class CacheFollower:
         self._lifetime = lifetime_of(report.used) or self._lifetime
         return broken
 
-    def _break(self, before: CallReport, report: CallReport, call: int) -> CacheBreak | None:
+    def _break(self, previous: CallReport, report: CallReport, call: int) -> CacheBreak | None:
         read = report.used.cache_read_input_tokens
-        earlier = before.used
-        if before.profile.cache.automatic:
-            cacheable = before.prompt if self._reads else 0
+        earlier = previous.used
+        if previous.profile.cache.automatic:
+            cacheable = previous.prompt if self._reads else 0
         else:
             cacheable = earlier.cache_read_input_tokens + earlier.cache_creation_input_tokens
         expected = min(cacheable, report.prompt)
         if not is_fall(expected, read):
             return None
-        idle = None if report.at is None or before.at is None else max(0.0, report.at - before.at)
-        cause = self._cause(before, report, idle)
+        idle = None if report.at is None or previous.at is None else max(0.0, report.at - previous.at)
+        cause = self._cause(previous, report, idle)
         lost = expected - read
         return CacheBreak(
             cause, lost, call, None if idle is None else round(idle), _extra_cost(lost, report)
         )
 
-    def _cause(self, before: CallReport, report: CallReport, idle: float | None) -> str:
+    def _cause(self, previous: CallReport, report: CallReport, idle: float | None) -> str:
         """The cause of a break: the idle time, then recorded events, then the provider's reason."""
-        lifetimes = before.profile.cache.lifetimes
+        lifetimes = previous.profile.cache.lifetimes
         lifetime = self._lifetime or (lifetimes[0] if lifetimes else None)
         if lifetime and idle is not None and idle >= lifetime:
             # Nothing was left that an event could have lost.
@@ -116,16 +116,16 @@ class CacheFollower:
         for event in (COMPACTION, CLEARING, REWIND):
             if event in self._events:
                 return event
-        if report.model != before.model:
+        if report.model != previous.model:
             return MODEL
         if report.reason in DIAGNOSED:
             return report.reason
         return next((event for event in RELAYED if event in self._events), UNEXPLAINED)
 
 
-def is_fall(before: int, now: int) -> bool:
+def is_fall(earlier: int, later: int) -> bool:
     """Whether a number of tokens fell by more than noise."""
-    return before - now > max(BREAK_TOKENS, BREAK_SHARE * before)
+    return earlier - later > max(BREAK_TOKENS, BREAK_SHARE * earlier)
 
 
 def lifetime_of(usage: Usage) -> int | None:

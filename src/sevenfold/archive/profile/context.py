@@ -220,8 +220,8 @@ class WindowHistory:
             self._estimator = Estimator.of(tokenizer)
         fresh = self._weigh()
         if SYSTEM not in self._held:
-            rest = max(0.0, prompt - self._held_tokens)
-            self._hold(SYSTEM, HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, rest))
+            remainder = max(0.0, prompt - self._held_tokens)
+            self._hold(SYSTEM, HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, remainder))
         self._balance(prompt, fresh, same_model)
         for held in fresh:
             # Its tokens are known now, and a long session has a hundred thousand of these.
@@ -301,9 +301,9 @@ class WindowHistory:
                 held.tokens *= ratio
             self._held_tokens += expected * ratio - expected
             expected *= ratio
-        if abs(rest := growth - expected) > 0.01:
+        if abs(remainder := growth - expected) > 0.01:
             unlogged = ContextPiece(UNLOGGED, NOTHING)
-            self._hold((UNLOGGED, self._calls), HeldPiece(unlogged, self._calls, rest))
+            self._hold((UNLOGGED, self._calls), HeldPiece(unlogged, self._calls, remainder))
 
     def _learn(self, growth: int, fresh: list[HeldPiece]) -> None:
         if self._linear and self._tally.step(growth, fresh):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
+from itertools import chain
 from math import fsum
 from typing import Any
 
@@ -272,10 +273,10 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
     sums = [
         UsageGroup(
             group=group,
-            sessions=len({session for session, _ in each}),
-            **_added(DayUsage, [used for _, used in each]),
+            sessions=len({session for session, _ in used_by_session}),
+            **_added(DayUsage, [used for _, used in used_by_session]),
         )
-        for group, each in by_group.items()
+        for group, used_by_session in by_group.items()
     ]
     if by in _TIMES:
         return sorted(sums, key=lambda usage: usage.group or "")
@@ -287,7 +288,7 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
     """Add up sessions; for peaks and largest items, take the largest."""
     sums = _added(ProfileSums, sessions)
-    items = [item for session in sessions for item in session.largest_items]
+    items = chain.from_iterable(session.largest_items for session in sessions)
     # Only the sums: medians cannot be added up.
     steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
     growths = ({name: getattr(session.growth, name) for name in steps} for session in sessions)
@@ -302,11 +303,11 @@ def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileT
     )
 
 
-def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
+def _added(kind: type[Struct], structs_to_add: Sequence[Struct]) -> dict[str, Any]:
     """The sums of all fields whose type can be added up."""
     sums: dict[str, Any] = {}
     for field in structs.fields(kind):
-        values = [getattr(usage, field.name) for usage in each]
+        values = [getattr(usage, field.name) for usage in structs_to_add]
         if field.type is int:
             sums[field.name] = sum(values)
         elif field.type == float | None:
@@ -320,20 +321,20 @@ def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
     return sums
 
 
-def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
+def counts(several: Iterable[dict[str, int]]) -> dict[str, int]:
     """Add up several counts, name by name."""
     sums: Counter[str] = Counter()
-    for counts in each:
+    for counts in several:
         for name, count in counts.items():
             sums[name] += count
     return dict(sorted(sums.items()))
 
 
-def money(each: Iterable[float | None]) -> float | None:
+def money(optional_amounts: Iterable[float | None]) -> float | None:
     """Add up the known amounts; None if there are amounts but none is known."""
-    amounts = list(each)
-    known = [amount for amount in amounts if amount is not None]
-    return fsum(known) if known or not amounts else None
+    amounts = list(optional_amounts)
+    known_amounts = [amount for amount in amounts if amount is not None]
+    return fsum(known_amounts) if known_amounts or not amounts else None
 
 
 def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
@@ -344,10 +345,10 @@ def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
     sums = [
         BreakSum(
             cause,
-            sum(broken.tokens for broken in each),
-            len(each),
-            money(broken.cost_usd for broken in each),
+            sum(broken.tokens for broken in breaks),
+            len(breaks),
+            money(broken.cost_usd for broken in breaks),
         )
-        for cause, each in by_cause.items()
+        for cause, breaks in by_cause.items()
     ]
     return sorted(sums, key=lambda broken: -broken.tokens)

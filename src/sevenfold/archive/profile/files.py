@@ -94,7 +94,7 @@ def _under(path: Path) -> list[Path]:
 
 
 def profile(
-    found: FoundFiles,
+    found_files: FoundFiles,
     *,
     since: float | None = None,
     jobs: int | None = None,
@@ -105,16 +105,16 @@ def profile(
     A call in several files, because a session was resumed or forked, counts only in the file that started first. With
     ``since``, in seconds since 1970, only later calls count, and sessions without any are left out.
     """
-    files = [file for file in found.files if since is None or _state(file).st_mtime >= since]
+    files = [file for file in found_files.files if since is None or _state(file).st_mtime >= since]
     results = _read({file: Scope(since) for file in files}, jobs, progress)
-    seen: set[int] = set()
+    counted_calls: set[int] = set()
     copies: dict[Path, Scope] = {}
     copied = 0
     for file in sorted(files, key=lambda file: (_started(results[file]), str(file))):
-        if again := results[file].calls & seen:
-            copies[file] = Scope(since, again)
-            copied += len(again)
-        seen |= results[file].calls
+        if copied_calls := results[file].calls & counted_calls:
+            copies[file] = Scope(since, copied_calls)
+            copied += len(copied_calls)
+        counted_calls |= results[file].calls
     # Only now is it known which calls are copies; few files have any, so only those are read again.
     results |= _read(copies, jobs, None)
     ordered = [results[file] for file in files]
@@ -122,7 +122,7 @@ def profile(
         file.session for file in ordered if file.session and (since is None or file.session.api_calls)
     ]
     errors = [FailedFile(str(file.path), file.error) for file in ordered if file.error]
-    return ProfileReport(sessions, total(sessions, copied), found.failures + errors)
+    return ProfileReport(sessions, total(sessions, copied), found_files.failures + errors)
 
 
 class _Profiled(NamedTuple):
@@ -181,9 +181,9 @@ def _together(
 
     def report(done: int) -> None:
         nonlocal reported
-        now = read.value
-        advance(now - reported)
-        reported = now
+        total_read = read.value
+        advance(total_read - reported)
+        reported = total_read
 
     results = in_processes(_in_pool, work, jobs, begin=_begin_work, begin_with=(read,), report=report)
     return {file.path: file for file in results}

@@ -87,29 +87,29 @@ def one_line(text: str) -> str:
     return " ".join(text[: 4 * LONGEST].split())[:LONGEST]
 
 
-def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
+def piece_of(message: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
     """Name a block of a record; ``call`` is the call it makes or answers."""
     kind = block.kind
-    what = call.what if call else ""
+    subject = call.what if call else ""
     if kind == "tool_result" or kind.endswith("_tool_result"):
         tool = call.tool if call else "unknown"
-        return ContextPiece(RESULT + tool, weight, tool, what)
+        return ContextPiece(RESULT + tool, weight, tool, subject)
     if kind == "tool_use" or kind.endswith("_tool_use"):
-        return ContextPiece(TOOL_INPUTS, weight, call.tool if call else "", what)
+        return ContextPiece(TOOL_INPUTS, weight, call.tool if call else "", subject)
     if kind in THINKING:
         return ContextPiece(THOUGHTS, weight)
     text = one_line(blocks.words_of(block))
-    if said.summary or kind == "compaction":
+    if message.summary or kind == "compaction":
         return ContextPiece(SUMMARIES, weight, what=text)
     if kind in ("image", "document"):
         return ContextPiece(IMAGES, weight, what=kind)
-    if said.role == "assistant":
+    if message.role == "assistant":
         return ContextPiece(ASSISTANT_TEXT if kind == "text" else OTHER, weight, what=text or kind)
-    if said.role == "system" and not said.attachment:
+    if message.role == "system" and not message.attachment:
         return ContextPiece(SYSTEM, weight, what=text)
-    if authorship.from_user(said) and (kind != "text" or authorship.typed(said, block)):
+    if authorship.from_user(message) and (kind != "text" or authorship.typed(message, block)):
         return ContextPiece(USER_TEXT, weight, what=text)
-    return ContextPiece(ATTACHMENTS, weight, said.attachment, text)
+    return ContextPiece(ATTACHMENTS, weight, message.attachment, text)
 
 
 def pieces_in(view: View) -> Iterator[ContextPiece]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -133,8 +134,8 @@ class TranscriptReader:
         self._count(entry, head)
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
             self._bill(entry.made)
-        for _, said in self._queue.due(line.offset, entry):
-            self._conversation(said, _Head()).take(said, _Head(), stored=False)
+        for _, queued in self._queue.due(line.offset, entry):
+            self._conversation(queued, _Head()).take(queued, _Head(), stored=False)
         self._conversation(entry, head).take(entry, head)
         if self._watch is not None:
             self._watch.took(entry, line)
@@ -274,29 +275,31 @@ class _Conversation:
             self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))
         self._note_compaction()
         if self._view.version[0] != self._layout or self._restarting:
-            self._relaid(entry)
+            self._update_context(entry)
             self._layout = self._view.version[0]
         if isinstance(entry, Said):
-            self._hear(entry, head)
+            self._note_message(entry, head)
         self.damaged = isinstance(entry, Damaged)
 
-    def _note_changes(self, made: OwnDecision) -> None:
+    def _note_changes(self, decision: OwnDecision) -> None:
         """Note what requests begin with from now on, if that is not what they began with before."""
-        if isinstance(made, Relayed):
-            for change in made.changes:
+        if isinstance(decision, Relayed):
+            for change in decision.changes:
                 self._lane.changed(f"{change}_changed")
-        elif isinstance(made, Epoch):
-            begins = (hash(tuple(map(bytes, made.tools))), hash(tuple(map(bytes, made.system))))
-            if self._begins is not None and made.boundary is None:
-                for part, before, now in zip(("tools", "system"), self._begins, begins, strict=True):
-                    if before != now:
-                        self._lane.changed(f"{part}_changed")
+        elif isinstance(decision, Epoch):
+            begins = (hash(tuple(map(bytes, decision.tools))), hash(tuple(map(bytes, decision.system))))
+            if self._begins is not None and decision.boundary is None:
+                for part_name, earlier, later in zip(
+                    ("tools", "system"), self._begins, begins, strict=True
+                ):
+                    if earlier != later:
+                        self._lane.changed(f"{part_name}_changed")
             self._begins = begins
 
     def finish(self) -> None:
         """Count the repairs; called after the last entry."""
         self._note_repairs()
-        self._reader.books.repairs.update(what for what, _ in self._repairs)
+        self._reader.books.repairs.update(kind for kind, _ in self._repairs)
 
     # -- what leaves the context -------------------------------------------------------------
 
@@ -308,12 +311,12 @@ class _Conversation:
             self._restarting = True
             self._lane.compacted(boundary.about.trigger or "auto", boundary.about.pre_tokens)
 
-    def _relaid(self, entry: Entry) -> None:
+    def _update_context(self, entry: Entry) -> None:
         """Update the context after the fold was recomputed: some of its content may have left."""
-        own = entry.uuid if isinstance(entry, Said) else ""
+        own_record = entry.uuid if isinstance(entry, Said) else ""
         items = self._view.items
-        others = [item for item in items if item.said.uuid != own]
-        live = {key: piece for item in others for key, piece in self._pieces(item)}
+        other_items = [item for item in items if item.said.uuid != own_record]
+        live = dict(chain.from_iterable(map(self._pieces, other_items)))
         if not self._restarting:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
@@ -321,8 +324,8 @@ class _Conversation:
             # Not at the boundary itself: only with its summary is it known what it keeps.
             self._restarting = False
             self._lane.context.restart(live)
-            in_view = {call for item in items for call in item.said.calls}
-            self._calls = {call: asked for call, asked in self._calls.items() if call in in_view}
+            in_view = {*chain.from_iterable(item.said.calls for item in items)}
+            self._calls = {call: label for call, label in self._calls.items() if call in in_view}
             self._forget(items)
 
     def _forget(self, items: list[Item]) -> None:
@@ -349,18 +352,18 @@ class _Conversation:
 
     # -- what enters the context -------------------------------------------------------------
 
-    def _hear(self, said: Said, head: _Head) -> None:
+    def _note_message(self, message: Said, head: _Head) -> None:
         """Report the call that produced a record, and what the record adds to the context."""
-        at = seconds(said.timestamp)
+        at = seconds(message.timestamp)
         # A rollout reports calls separately: an answer without usage belongs to the next reported call.
         if (
-            said.role == "assistant"
-            and not said.synthetic
-            and (said.usage or self._reader.format != codex.FORMAT)
+            message.role == "assistant"
+            and not message.synthetic
+            and (message.usage or self._reader.format != codex.FORMAT)
         ):
-            self._answered(said, head, at)
+            self._answered(message, head, at)
         self._heard_at = at or self._heard_at
-        item = self._view.item(said.uuid)
+        item = self._view.item(message.uuid)
         if item is None:
             return
         for block in item.shown:
@@ -370,14 +373,14 @@ class _Conversation:
                 self._lane.context.enter(key, partial(self._piece, item, block))
                 self._lane.context.note_read(key, self._original(item, block), self._calls.get(block.id))
 
-    def _answered(self, said: Said, head: _Head, at: float | None) -> None:
+    def _answered(self, answer: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())
-        usage = said.usage
-        call = said.message_id or head.request_id or said.uuid
+        usage = answer.usage
+        call = answer.message_id or head.request_id or answer.uuid
         partial = message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
         reason = message.diagnostics.cache_miss_reason if message.diagnostics else None
         report = CallReport(
-            model=said.model,
+            model=answer.model,
             usage=usage,
             last_prompt=_prompt(usage) if usage else None,
             at=self._heard_at or at,
@@ -413,13 +416,13 @@ class _Conversation:
         """The block with its content."""
         if len(block.raw) > _LONGEST_PLACE:
             return block
-        said = self._heard
-        if said is None or said.uuid != item.said.uuid:
+        message = self._heard
+        if message is None or message.uuid != item.said.uuid:
             raw = self._reader.fetch(item.said.uuid) if self._reader.fetch else None
             entry = entries.read(raw) if raw is not None else None
-            said = entry if isinstance(entry, Said) else None
-        place = int(block.raw)
-        return said.blocks[place] if said is not None and place < len(said.blocks) else block
+            message = entry if isinstance(entry, Said) else None
+        index = int(block.raw)
+        return message.blocks[index] if message is not None and index < len(message.blocks) else block
 
 
 _LONGEST_PLACE = 5
@@ -429,27 +432,27 @@ _SHOWN_OTHERWISE = (b"is_error", b"toolset", b"image", b"document")
 """Of results with these, the fold needs more than the id."""
 
 
-def without_content(said: Said, parent: str | None) -> Said:
+def without_content(message: Said, parent: str | None) -> Said:
     """A record as the fold needs it: blocks have their place in the record instead of their bytes.
 
     Many megabytes of content stay where they are stored. Short blocks, and those that the fold looks into, keep theirs.
     """
-    thinned = tuple([_thinned(place, block) for place, block in enumerate(said.blocks)])
-    return structs.replace(said, blocks=thinned, parent=parent, timestamp="", model="", usage=None)
+    thinned = tuple([_thinned(index, block) for index, block in enumerate(message.blocks)])
+    return structs.replace(message, blocks=thinned, parent=parent, timestamp="", model="", usage=None)
 
 
-def _thinned(place: int, block: Block) -> Block:
+def _thinned(index: int, block: Block) -> Block:
     raw = block.raw
     if len(raw) <= _SHORT or block.kind not in _THINNED or block.blank:
         return block
     if block.kind == "tool_result" and any(mark in raw for mark in _SHOWN_OTHERWISE):
         return block
-    return Block(block.kind, b"%d" % place, block.id) if block.id else _place(block.kind, place)
+    return Block(block.kind, b"%d" % index, block.id) if block.id else _placeholder(block.kind, index)
 
 
 @cache
-def _place(kind: str, place: int) -> Block:
-    return Block(kind, b"%d" % place)
+def _placeholder(kind: str, index: int) -> Block:
+    return Block(kind, b"%d" % index)
 
 
 def _key(item: Item, block: Block) -> Hashable:
@@ -467,7 +470,7 @@ def _cause(entry: Entry) -> str:
 
 def _prompt(usage: Usage) -> int:
     """The size of the last prompt of a call, which may consist of several iterations."""
-    rounds = [part.usage for part in usage.iterations if part.answers]
+    rounds = [iteration.usage for iteration in usage.iterations if iteration.answers]
     return (rounds[-1] if rounds else usage).prompt
 
 

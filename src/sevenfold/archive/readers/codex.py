@@ -174,8 +174,8 @@ class RolloutConverter:
     def _begin(self, about: dict[str, Any]) -> None:
         self._session = _text(about.get("id"))
         version = f"codex-{_text(about.get('cli_version'))}"
-        known = {"sessionId": self._session, "cwd": _text(about.get("cwd")), "version": version}
-        self._shared = {**known, **self._shared}
+        session_fields = {"sessionId": self._session, "cwd": _text(about.get("cwd")), "version": version}
+        self._shared = {**session_fields, **self._shared}
 
     def _record(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Build a record whose parent is the previous one."""
@@ -194,10 +194,12 @@ class RolloutConverter:
         if kind in ("function_call_output", "custom_tool_call_output"):
             yield from self._said("user", [_result(item)])
         elif kind == "message" and role != "assistant":
-            yield from self._said("user" if role == "user" else "system", _parts(item.get("content")))
-        elif said := _answered(item, f"line-{self._line + 1}"):
+            yield from self._said(
+                "user" if role == "user" else "system", _content_blocks(item.get("content"))
+            )
+        elif answer_blocks := _answered(item, f"line-{self._line + 1}"):
             first = self._answer[0]["message"]["id"] if self._answer else f"answer-{self._line + 1}"
-            self._add_answer(said, id=first)
+            self._add_answer(answer_blocks, id=first)
 
     def _add_answer(self, content: list[Json], **fields: Any) -> None:
         message = {"role": "assistant", "model": self._model, "content": content, "stop_reason": "end_turn"}
@@ -205,7 +207,7 @@ class RolloutConverter:
 
     def _said(self, role: str, content: list[Json]) -> Iterator[dict[str, Any]]:
         yield from self._flush()
-        text = _words(content)
+        text = _text_of(content)
         record = self._record("user", message={"role": role, "content": content})
         if role == "user" and _TAG.match(text) and text.strip() not in self._typed:
             self._undecided.append((record, text.strip()))
@@ -220,14 +222,14 @@ class RolloutConverter:
             info = msgspec.convert(reported, _Info)
         except msgspec.ValidationError:
             return
-        before = self._total
+        total_before = self._total
         self._total = info.total_token_usage
-        if before is not None and self._total.total_tokens == before.total_tokens:
+        if total_before is not None and self._total.total_tokens == total_before.total_tokens:
             return
         last = info.last_token_usage
         # A total that fell, or is the first in the file, includes calls that are not in the file.
-        fresh = before is None or self._total.total_tokens < before.total_tokens
-        spent = last if before is None or fresh else self._total - before
+        fresh = total_before is None or self._total.total_tokens < total_before.total_tokens
+        spent = last if total_before is None or fresh else self._total - total_before
         self._occupied = last.input_tokens + last.output_tokens
         usage = spent.usage()
         if spent != last:
@@ -250,21 +252,21 @@ class RolloutConverter:
         about = {"trigger": "auto", "preTokens": self._occupied}
         linked = {"logicalParentUuid": behind, "compactMetadata": about}
         yield self._record("system", subtype="compact_boundary", **linked)
-        kept = []
+        kept_messages = []
         summary = []
         for item in history or [payload]:
-            parts = _parts(item.get("content"))
-            words = _words(parts)
-            if item.get("role") == "user" and words and not is_summary(words) and not _TAG.match(words):
-                kept.append(parts)
+            blocks = _content_blocks(item.get("content"))
+            text = _text_of(blocks)
+            if item.get("role") == "user" and text and not is_summary(text) and not _TAG.match(text):
+                kept_messages.append(blocks)
             elif item.get("role") not in ("user", "developer", "system"):
-                summary += _summarised(item, parts)
-            elif is_summary(words):
-                summary += parts
+                summary += _summarised(item, blocks)
+            elif is_summary(text):
+                summary += blocks
         fields = {"message": {"role": "user", "content": summary}, "isCompactSummary": True}
         yield self._record("user", **fields)
-        for said in kept:
-            message = {"role": "user", "content": said}
+        for blocks in kept_messages:
+            message = {"role": "user", "content": blocks}
             yield self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message)
 
 
@@ -273,7 +275,7 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
     kind = str(item.get("type"))
     match kind:
         case "message":
-            return _parts(item.get("content"))
+            return _content_blocks(item.get("content"))
         case "reasoning":
             text = _text(item.get("content")) or _text(item.get("summary"))
             sealed = _text(item.get("encrypted_content"))
@@ -287,22 +289,24 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
             decoded = _json(arguments) if isinstance(arguments, str) else arguments
             call = item.get("call_id")
             tool = _text(item.get("name")) or kind.removesuffix("_call")
-            asked = (
+            arguments_object = (
                 decoded if isinstance(decoded, dict) else {} if arguments is None else {"input": arguments}
             )
             # Calls without an id are to the provider's own tools and have no result.
-            known = {"type": "tool_use", "id": call} if call else {"type": "server_tool_use", "id": name}
-            return [{**known, "name": tool, "input": asked}]
+            call_fields = (
+                {"type": "tool_use", "id": call} if call else {"type": "server_tool_use", "id": name}
+            )
+            return [{**call_fields, "name": tool, "input": arguments_object}]
         case _:
             return [{"type": "text", "text": json.dumps(item, ensure_ascii=False)}]
 
 
-def _summarised(item: dict[str, Any], parts: list[Json]) -> list[Json]:
+def _summarised(item: dict[str, Any], blocks: list[Json]) -> list[Json]:
     """The content blocks of an item for the summary; only the provider can read an encrypted one."""
     if sealed := _text(item.get("encrypted_content")):
         return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
     text = _text(item.get("message"))
-    return parts or ([{"type": "text", "text": text}] if text else [])
+    return blocks or ([{"type": "text", "text": text}] if text else [])
 
 
 def _result(item: dict[str, Any]) -> dict[str, Any]:
@@ -318,7 +322,7 @@ def _result(item: dict[str, Any]) -> dict[str, Any]:
     return {**block, "is_error": True} if failed else block
 
 
-def _parts(content: Any) -> list[Json]:
+def _content_blocks(content: Any) -> list[Json]:
     """The content blocks of a message."""
     converted = []
     for part in content if isinstance(content, list) else [content]:
@@ -330,8 +334,8 @@ def _parts(content: Any) -> list[Json]:
     return converted
 
 
-def _words(parts: list[Json]) -> str:
-    return "\n".join(part["text"] for part in parts if part["type"] == "text")
+def _text_of(blocks: list[Json]) -> str:
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 def _text(value: Any) -> str:

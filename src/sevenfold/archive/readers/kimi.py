@@ -95,8 +95,8 @@ def _blocks(content: Any) -> list[Json]:
 
 
 def _call(call: Json) -> Json:
-    asked = call.get("function")
-    function = asked if isinstance(asked, dict) else {}
+    function_field = call.get("function")
+    function = function_field if isinstance(function_field, dict) else {}
     arguments = decode_line(string(function.get("arguments")).encode(errors="replace"))
     return {
         "type": "tool_use",

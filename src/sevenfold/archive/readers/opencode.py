@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from sevenfold.archive.readers.linked import (
@@ -153,7 +154,7 @@ class _Converter:
         for number, step in enumerate(whole):
             step_name = name if number == 0 else f"{name}-{number + 1}"
             finish = next((part for part in step if part.get("type") == "step-finish"), message)
-            content = [block for part in step for block in _spoken(part)]
+            content = [*chain.from_iterable(map(_spoken, step))]
             usage = _usage(finish.get("tokens"))
             if content or usage:
                 yield self._answer(name, step_name, at, message, content, usage)
@@ -237,12 +238,12 @@ def _spoken(part: Json) -> Iterator[Json]:
             yield {"type": "thinking", "thinking": thought, "signature": ""}
         case {"type": "tool", "callID": str() as call, "tool": str() as tool}:
             state = part.get("state")
-            asked = state.get("input") if isinstance(state, Mapping) else None
+            arguments = state.get("input") if isinstance(state, Mapping) else None
             yield {
                 "type": "tool_use",
                 "id": call,
                 "name": tool,
-                "input": asked if isinstance(asked, dict) else {},
+                "input": arguments if isinstance(arguments, dict) else {},
             }
 
 

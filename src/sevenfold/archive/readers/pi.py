@@ -9,6 +9,7 @@ context and usage without an answer are passed on by name only, so that reports 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from sevenfold.archive.readers.linked import (
@@ -72,8 +73,8 @@ class _Converter:
         if entry.get("type") == "session":
             self._linked = _version(entry) > 1
             self._records.begin(string(entry.get("id")), string(entry.get("cwd")), f"pi-{_version(entry)}")
-        before = self._parent_of(entry)
-        self._records.newest = before
+        parent = self._parent_of(entry)
+        self._records.newest = parent
         yield from self._convert(number, entry)
         name = string(entry.get("id"))
         stands_for_it = self._records.newest
@@ -127,7 +128,7 @@ class _Converter:
                 yield self._said(name, at, _blocks(content), isMeta=True)
 
     def _answer(self, name: str, at: str, message: Json) -> dict[str, Any]:
-        content = [block for part in _parts(message.get("content")) for block in _spoken(part)]
+        content = [*chain.from_iterable(map(_spoken, _parts(message.get("content"))))]
         answer: dict[str, Any] = {
             "role": "assistant",
             "id": f"answer-{name}",
@@ -210,9 +211,9 @@ def _spoken(part: Json) -> Iterator[Json]:
         case {"type": "thinking", "thinking": str() as thought}:
             yield {"type": "thinking", "thinking": thought, "signature": ""}
         case {"type": "toolCall", "id": str() as call, "name": str() as tool}:
-            asked = part.get("arguments")
-            arguments = asked if isinstance(asked, dict) else {}
-            yield {"type": "tool_use", "id": call, "name": tool, "input": arguments}
+            arguments = part.get("arguments")
+            decoded = arguments if isinstance(arguments, dict) else {}
+            yield {"type": "tool_use", "id": call, "name": tool, "input": decoded}
 
 
 def _usage(reported: Any) -> Json:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -80,8 +81,9 @@ def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = 
     """Remove results that are no longer needed, or over a limit; in a dry run, only report them."""
     with ExitStack() as locks:
         busy = _lock_all(home, locks)
-        logs = [log for session in _sessions(home) for log in _logs(session)]
-        needed = {key for log in logs for key in _needed_by(log, resume(log))}
+        needed: set[Key] = set()
+        for log in [*chain.from_iterable(map(_logs, _sessions(home)))]:
+            needed |= _needed_by(log, resume(log))
         results = list(_results(home, needed, busy))
         gone = [*_unfinished(home, busy), *_choose(results, limits, now)]
         if not dry_run:
@@ -126,33 +128,34 @@ def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
     """Leftover temporary files; in a project with a session in use, only those of its idle sessions."""
     for project in home.projects():
         idle = [session for session in project.all_sessions() if session not in busy]
-        left = [path for session in idle for path in session.unfinished()]
+        leftovers = [*chain.from_iterable(session.unfinished() for session in idle)]
         if not any(session.folder == project.folder for session in busy):
-            left += _unfinished_beside(project)
-        yield from (Collected(path, path.stat().st_size, "unfinished") for path in left)
+            leftovers += _unfinished_beside(project)
+        yield from (Collected(path, path.stat().st_size, "unfinished") for path in leftovers)
 
 
 def _unfinished_beside(project: Project) -> list[Path]:
     memory = [project.memory / name for name in ("", "pinned", ".versions", ".versions/objects")]
     folders = {project.folder, project.session("").notes.parent, *memory}
-    return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
+    hidden = chain.from_iterable(folder.glob(".*") for folder in sorted(folders))
+    return [path for path in hidden if is_temporary(path)]
 
 
 def _choose(results: list[_Result], limits: RetentionLimits, now: float) -> Iterator[Collected]:
-    left = sum(result.size for result in results)
+    remaining = sum(result.size for result in results)
     for result in sorted(results, key=lambda result: (not result.orphan, result.modified, result.key)):
-        why = "" if result.spared else _reason(result, limits, now, left)
-        if why:
-            left -= result.size
-            yield Collected(result.path, result.size, why)
+        reason = "" if result.spared else _reason(result, limits, now, remaining)
+        if reason:
+            remaining -= result.size
+            yield Collected(result.path, result.size, reason)
 
 
-def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> str:
+def _reason(result: _Result, limits: RetentionLimits, now: float, remaining: int) -> str:
     if result.orphan:
         return "orphan"
     if limits.days is not None and now - result.modified > limits.days * SECONDS_A_DAY:
         return "old"
-    if limits.megabytes is not None and left > limits.megabytes * BYTES_A_MEGABYTE:
+    if limits.megabytes is not None and remaining > limits.megabytes * BYTES_A_MEGABYTE:
         return "large"
     return ""
 
@@ -182,22 +185,23 @@ def _needed_by(log: LineLog, view: View) -> set[Key]:
     marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
     marked_records = [(offset, entries.read(raw)) for offset, raw in marked]
     start = 0 if view.unknown_kinds else _undo_reaches(log, marked_records, view.boundary)
-    calls = {call for item in view.items for call in item.said.answers}
+    calls = {*chain.from_iterable(item.said.answers for item in view.items)}
     pinned = _pinned(marked_records)
-    calls |= {call for uuid in pinned for call in _answers(log, uuid)}
-    return {
-        _key(path)
-        for offset, entry in marked_records
-        for path, call, record in _references(entry)
-        if offset >= start or call in calls or record in pinned
-    }
+    for uuid in pinned:
+        calls.update(_answers(log, uuid))
+    needed: set[Key] = set()
+    for offset, entry in marked_records:
+        for path, call, record in _references(entry):
+            if offset >= start or call in calls or record in pinned:
+                needed.add(_key(path))
+    return needed
 
 
 def _references(entry: Entry) -> list[tuple[str, str, str]]:
     """The stored results an entry refers to: the path, tool call id and record id of each."""
     match entry:
         case Said(uuid=uuid, stored=stored):
-            return [(place.path, call, uuid) for call, place in stored.items()]
+            return [(stored_result.path, call, uuid) for call, stored_result in stored.items()]
         case Decision(made=Offloaded() as made):
             return [(made.path, made.tool_use_id, "")]
         case _:
@@ -208,10 +212,10 @@ def _undo_reaches(log: LineLog, records: list[tuple[int, Entry]], live: str | No
     """The offset from which records could return to view if the last compaction in force were undone."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in records if isinstance(entry, Boundary)}
     decided = [entry.made for _, entry in records if isinstance(entry, Decision)]
-    before = {
+    boundary_before = {
         decision.boundary: decision.previous_boundary for decision in decided if isinstance(decision, Carry)
     }
-    offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
+    offset, boundary = boundaries.get(boundary_before.get(live or "") or "", (0, None))
     if boundary is None or boundary.about.preserved_segment is None:
         return offset
     head = log.record(boundary.about.preserved_segment.head_uuid)

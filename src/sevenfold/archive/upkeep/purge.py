@@ -12,6 +12,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -64,7 +65,8 @@ def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFi
     """The sessions with this id, or whose files have this name, in one project's folder or in all."""
     projects = home.projects() if folder is None else [home.project(folder)]
     names = {session, safe_name(session)}
-    return [files for project in projects for files in project.all_sessions() if files.name in names]
+    sessions = chain.from_iterable(project.all_sessions() for project in projects)
+    return [files for files in sessions if files.name in names]
 
 
 def remove(home: Home, session: SessionFiles, stamper: RecordStamper) -> None:
@@ -150,7 +152,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, stamper: Recor
     apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
     masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
     with ExitStack() as staged:
-        others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
+        staged_others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
         stored = session.results if session else None
         texts = {str(path): text for path, (text, _) in masked.items() if path.parent == stored}
         results = {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
@@ -166,7 +168,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, stamper: Recor
             places=places,
             files=len(affected.places),
         ).write(home)
-        for file in (*logs, *others):
+        for file in (*logs, *staged_others):
             file.commit()
     for path in indexes:
         path.unlink(missing_ok=True)
@@ -195,8 +197,8 @@ def _rewrites(
 
 def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:
     """A file's content with the secrets masked, and how often they occurred."""
-    parts = list(_without(path, leaks))
-    return b"".join(content for content, _ in parts), sum(times for _, times in parts)
+    masked_parts = list(_without(path, leaks))
+    return b"".join(content for content, _ in masked_parts), sum(times for _, times in masked_parts)
 
 
 def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:

@@ -93,19 +93,19 @@ class Rewrite(Struct):
         return BranchPoint.at(self._shifted(point.start), last, point.of)
 
     def _rewritten(self, raw: bytes, position: int, number: int) -> bytes:
-        new = self._moved(self._without(raw, number))
-        if len(new) != len(raw):
+        rewritten = self._moved(self._without(raw, number))
+        if len(rewritten) != len(raw):
             self._from.append(position + len(raw))
-            self._by.append(self._by[-1] + len(new) - len(raw))
-        self._view.add(entry_of(new), self._position)
-        self._position += len(new)
-        return new
+            self._by.append(self._by[-1] + len(rewritten) - len(raw))
+        self._view.add(entry_of(rewritten), self._position)
+        self._position += len(rewritten)
+        return rewritten
 
     def _without(self, raw: bytes, number: int) -> bytes:
-        new, times = mask_record(self.leaks, raw)
+        masked, times = mask_record(self.leaks, raw)
         if not times:
             return raw
-        entry = entry_of(new)
+        entry = entry_of(masked)
         if _identity(entry) != _identity(entry_of(raw)):
             raise InputError(
                 f"{self.path}: line {number}: what is to be masked is part of the record's own structure, "
@@ -114,7 +114,7 @@ class Rewrite(Struct):
         self.masked += times
         if isinstance(entry, Decision) and isinstance(entry.made, Signed):
             self._signed.append(entry.made.id)
-        return new
+        return masked
 
     def _moved(self, raw: bytes) -> bytes:
         """A carry record with its positions adjusted to the new file; any other record unchanged."""
@@ -145,7 +145,7 @@ def _identity(entry: Entry) -> object:
     """What masking must not change in a record: its kind, ids and structure, but not its texts."""
     match entry:
         case Said():
-            stored = [(call, place.path) for call, place in entry.stored.items()]
+            stored = [(call, stored_result.path) for call, stored_result in entry.stored.items()]
             kinds = [(block.kind, block.id) for block in entry.blocks]
             return replace(entry, blocks=(), stored={}, usage=None), kinds, stored
         case Boundary():

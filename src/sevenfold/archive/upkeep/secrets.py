@@ -76,16 +76,16 @@ def _in_records(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHi
 
 
 def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
-    before = 1
+    lines_before = 1
     offset = 0
     for piece in pieces(path):
         reached(offset)
         offset += len(piece)
         text = piece.decode(errors="surrogateescape")
         for match in redact.find(text):
-            number = before + text.count("\n", 0, match.start)
+            number = lines_before + text.count("\n", 0, match.start)
             yield SecretHit(match.kind, match.digest, text[match.start : match.end], number)
-        before += piece.count(b"\n")
+        lines_before += piece.count(b"\n")
 
 
 def _record(line: bytes) -> str:
@@ -97,15 +97,15 @@ def _record(line: bytes) -> str:
 
 def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
     """The file's bytes in order, in pieces cut where they are unlikely to split a secret."""
-    left = b""
+    held_back = b""
     with opened(path) as file:
-        while more := file.read(size):
-            piece = left + more
+        while chunk := file.read(size):
+            piece = held_back + chunk
             cut = redact.safe_cut(piece)
-            left = piece[cut:]
+            held_back = piece[cut:]
             yield piece[:cut]
-    if left:
-        yield left
+    if held_back:
+        yield held_back
 
 
 def said_in(record: bytes) -> str:
@@ -185,14 +185,14 @@ class Leak:
         return self._anchor in text or "\\u" in text
 
     def _in_string(self, body: str) -> tuple[str, int]:
-        meant = redact.Uncovered(body, _ESCAPE, _meaning)
-        parts = []
+        unescaped = redact.Uncovered(body, _ESCAPE, _meaning)
+        pieces = []
         end = 0
-        for match in self._pattern.finditer(meant.text):
-            start, stop = meant.span(*match.span())
-            parts += [body[end:start], self.mask]
+        for match in self._pattern.finditer(unescaped.text):
+            start, stop = unescaped.span(*match.span())
+            pieces += [body[end:start], self.mask]
             end = stop
-        return "".join([*parts, body[end:]]), len(parts) // 2
+        return "".join([*pieces, body[end:]]), len(pieces) // 2
 
 
 def _character(letter: str) -> str:
