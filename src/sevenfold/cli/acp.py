@@ -49,14 +49,14 @@ def _open(
 
     chosen = _chosen(request, options)
     chosen.require_key()
-    made = start.agent_options(chosen)
-    made["consent"] = consent
+    agent_settings = start.agent_options(chosen)
+    agent_settings["consent"] = consent
     with start.explained_lock(chosen):
-        agent = Agent(chosen.model, **made)
+        agent = Agent(chosen.model, **agent_settings)
 
     def close() -> None:
         agent.close()
-        made["client"].close()
+        agent_settings["client"].close()
         start.forget_if_empty(chosen)
 
     return OpenedAgent(agent, chosen.name, close)
@@ -79,14 +79,14 @@ def _chosen(request: EditorSessionRequest, options: argparse.Namespace) -> ChatO
     )
     if not request.name:
         return fresh
-    kept = next((stored for stored in sessions(request.folder) if stored.name == request.name), None)
-    if kept is None:
+    session = next((stored for stored in sessions(request.folder) if stored.name == request.name), None)
+    if session is None:
         raise Refused(f"there is no session {request.name} in {request.folder}")
-    effort, thinking = start.last_controls(kept.path)
+    effort, thinking = start.last_controls(session.path)
     return replace(
         fresh,
-        name=kept.name,
-        model=model or start.last_model(kept.path) or fresh.model,
+        name=session.name,
+        model=model or start.last_model(session.path) or fresh.model,
         effort=effort,
         thinking=thinking,
         resumed=True,
@@ -98,6 +98,8 @@ def _stored(folder: Path) -> list[ListedSession]:
     from sevenfold.doors.acp.server import ListedSession
 
     return [
-        ListedSession(kept.name, kept.title, datetime.fromtimestamp(kept.modified, UTC).isoformat())
-        for kept in sessions(folder)
+        ListedSession(
+            session.name, session.title, datetime.fromtimestamp(session.modified, UTC).isoformat()
+        )
+        for session in sessions(folder)
     ]

@@ -24,16 +24,22 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if ``check`` finds a file that cannot be used, else 0."""
-    found = definitions(options.folder)
-    if options.name is not None and options.name not in found.known:
-        raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")
-    wanted = [one for one in found.known.values() if options.name in (None, one.name)]
+    all_definitions = definitions(options.folder)
+    if options.name is not None and options.name not in all_definitions.known:
+        raise UserError(
+            f"there is no agent {options.name!r}; there are: {', '.join(all_definitions.known)}"
+        )
+    chosen = [agent for agent in all_definitions.known.values() if options.name in (None, agent.name)]
     check = options.action == "check"
-    lines = _check(wanted, found, one=options.name is not None) if check else listing(wanted)
+    lines = (
+        _check(chosen, all_definitions, in_detail=options.name is not None) if check else listing(chosen)
+    )
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
-    if found.problems and not check:
-        sys.stderr.write(f"not everything is used ({len(found.problems)}); see: sevenfold agents check\n")
-    return 1 if found.problems and check else 0
+    if all_definitions.problems and not check:
+        sys.stderr.write(
+            f"not everything is used ({len(all_definitions.problems)}); see: sevenfold agents check\n"
+        )
+    return 1 if all_definitions.problems and check else 0
 
 
 def definitions(folder: Path) -> Definitions:
@@ -42,21 +48,21 @@ def definitions(folder: Path) -> Definitions:
     return find_definitions(folder, user, Trust(user).covers)
 
 
-def listing(wanted: Collection[AgentDefinition]) -> list[str]:
+def listing(agents: Collection[AgentDefinition]) -> list[str]:
     """A line for each agent."""
-    width = max(len(one.name) for one in wanted)
-    return [f"{one.name:<{width}}  {_gist(one)} ({one.path or 'built in'})" for one in wanted]
+    width = max(len(agent.name) for agent in agents)
+    return [f"{agent.name:<{width}}  {_gist(agent)} ({agent.path or 'built in'})" for agent in agents]
 
 
-def _gist(one: AgentDefinition) -> str:
-    return one.description if len(one.description) <= 100 else f"{one.description[:99]}…"
+def _gist(agent: AgentDefinition) -> str:
+    return agent.description if len(agent.description) <= 100 else f"{agent.description[:99]}…"
 
 
-def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> list[str]:
+def _check(agents: list[AgentDefinition], all_definitions: Definitions, *, in_detail: bool) -> list[str]:
     lines: list[str] = []
-    for agent in wanted:
+    for agent in agents:
         lines.append(f"{agent.name}: {agent.path or 'built in'}")
-        lines += [f"  {name}: {value}" for name, value in _understood(agent)] if one else []
+        lines += [f"  {name}: {value}" for name, value in _understood(agent)] if in_detail else []
         problems = [f"  ignored: {field}: {why}" for field, why in agent.ignored.items()]
         if agent.model is not None and not find(full_name(agent.model)).known:
             problems.append(
@@ -65,14 +71,18 @@ def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> l
         lines += problems
         if not problems:
             lines.append("  ok")
-    if not one:
-        lines += [f"hidden by another {each.name}: {each.path}" for each in found.hidden if each.path]
-        lines += [f"not used: {path}: {why}" for path, why in found.problems.items()]
+    if not in_detail:
+        lines += [
+            f"hidden by another {overridden.name}: {overridden.path}"
+            for overridden in all_definitions.hidden
+            if overridden.path
+        ]
+        lines += [f"not used: {path}: {why}" for path, why in all_definitions.problems.items()]
     return lines
 
 
 def _understood(agent: AgentDefinition) -> list[tuple[str, str]]:
-    said: list[tuple[str, object]] = [
+    facts: list[tuple[str, object]] = [
         ("dialect", agent.dialect),
         ("description", agent.description),
         ("tools", "all of its parent's" if agent.tools is None else ", ".join(agent.tools) or "none"),
@@ -91,4 +101,4 @@ def _understood(agent: AgentDefinition) -> list[tuple[str, str]]:
         ("window", f"{agent.window:,} tokens" if agent.window else None),
         ("prompt", f"{len(agent.prompt):,} characters"),
     ]
-    return [(name, str(value)) for name, value in said if value]
+    return [(name, str(value)) for name, value in facts if value]

@@ -33,23 +33,23 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     path = transcripts.find(options.session, options.store)
     with indexed(path) as (log, index), transcripts.progress(path, "checking") as progress:
-        found = audit(log, index, progress)
+        result = audit(log, index, progress)
     if options.json:
-        print_json({"file": str(path), "boundaries": found.boundaries, "total": found.total})
+        print_json({"file": str(path), "boundaries": result.boundaries, "total": result.total})
     else:
-        _print(path.name, found, ids=options.ids)
-    return OUT_OF_REACH if found.total.out_of_reach else 0
+        _print(path.name, result, ids=options.ids)
+    return OUT_OF_REACH if result.total.out_of_reach else 0
 
 
-def _print(name: str, found: Audit, *, ids: bool) -> None:
+def _print(name: str, result: Audit, *, ids: bool) -> None:
     console = ReportConsole()
-    total = found.total
-    if not found.boundaries:
+    total = result.total
+    if not result.boundaries:
         console.say(f"{name}: this session was never compacted, so nothing was lost.")
         return
-    console.say(f"{'; '.join(_verdicts(found))}.", "bold red" if total.out_of_reach else "bold green")
+    console.say(f"{'; '.join(_verdicts(result))}.", "bold red" if total.out_of_reach else "bold green")
     console.print()
-    for number, audited in enumerate(found.boundaries, 1):
+    for number, audited in enumerate(result.boundaries, 1):
         _print_boundary(console, number, audited, ids=ids)
     if total.boundaries > 1:
         console.print(f"Total of {total.boundaries:,} compactions", style="bold")
@@ -57,25 +57,27 @@ def _print(name: str, found: Audit, *, ids: bool) -> None:
         _print_questions(console, total)
 
 
-def _verdicts(found: Audit) -> list[str]:
-    total = found.total
-    ours = [audited for audited in found.boundaries if audited.own]
-    theirs = [audited for audited in found.boundaries if not audited.own]
+def _verdicts(result: Audit) -> list[str]:
+    total = result.total
+    ours = [audited for audited in result.boundaries if audited.own]
+    theirs = [audited for audited in result.boundaries if not audited.own]
     verdicts = []
     if ours:
         lost = sum(audited.lost for audited in ours)
         verdicts.append(f"{plural(lost, 'fact')} lost" if lost else "Sevenfold's compactions lost nothing")
     if theirs:
-        left = sum(audited.out_of_reach for audited in theirs)
+        left_context = sum(audited.out_of_reach for audited in theirs)
         reached = sum(audited.reachable for audited in theirs)
-        facts = plural(left + sum(audited.in_context for audited in theirs), "fact")
+        facts = plural(left_context + sum(audited.in_context for audited in theirs), "fact")
         found_again = f"recall would find {reached:,}"
-        verdicts.append(f"in other tools' compactions {left:,} of {facts} left the context; {found_again}")
+        verdicts.append(
+            f"in other tools' compactions {left_context:,} of {facts} left the context; {found_again}"
+        )
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
     if total.doubtful:
         verdicts.append(plural(total.doubtful, "statement") + " about the user without a clear source")
-    if not all(audited.whole_history for audited in found.boundaries):
+    if not all(audited.whole_history for audited in result.boundaries):
         unchecked = (
             f"{plural(total.unchecked, 'statement')} about the user" if total.unchecked else "the rest"
         )
@@ -86,10 +88,10 @@ def _verdicts(found: Audit) -> list[str]:
 
 
 def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction, *, ids: bool) -> None:
-    when = audited.timestamp[:19].replace("T", " ") or "no time"
-    whose = "Sevenfold's" if audited.own else "another tool's"
+    time = audited.timestamp[:19].replace("T", " ") or "no time"
+    tool = "Sevenfold's" if audited.own else "another tool's"
     boundary = f"  {audited.uuid}" if ids else ""
-    console.say(f"{number}. {when}  {audited.trigger}, {whose}{boundary}", "bold")
+    console.say(f"{number}. {time}  {audited.trigger}, {tool}{boundary}", "bold")
     _print_counts(console, audited.by_kind)
     _print_questions(console, audited)
     if audited.left_out:
@@ -99,8 +101,8 @@ def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompact
         state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
         record = f"  {fact.record}" if ids else ""
         console.say(f"   {state}  {fact.kind}{record}  {excerpt(fact.text)}", "red")
-    if (more := len(audited.missing) - MOST_SHOWN) > 0:
-        console.print(f"   {more:,} more, which --json lists", style="dim")
+    if (hidden := len(audited.missing) - MOST_SHOWN) > 0:
+        console.print(f"   {hidden:,} more, which --json lists", style="dim")
     statements = {
         "invented": audited.invented_statements,
         "no clear source": audited.doubtful_statements,
@@ -113,9 +115,9 @@ def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompact
 
 
 def _print_questions(console: ReportConsole, counted: AuditTotal) -> None:
-    if left := counted.reachable + counted.lost:
+    if left_context := counted.reachable + counted.lost:
         console.print(
-            f"   of the {left:,} that left, recall finds {counted.reachable:,} by their own words "
+            f"   of the {left_context:,} that left, recall finds {counted.reachable:,} by their own words "
             f"and {counted.reachable_by_question:,} by a question",
             style="dim",
         )
@@ -127,6 +129,6 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
         return
     console.print(f"   {'':<14}{'in context':>12}{'left it':>10}{'found by recall':>18}", style="dim")
     for kind, count in by_kind.items():
-        left = count.reachable + count.lost
+        left_context = count.reachable + count.lost
         name = kind.replace("_", " ")
-        console.print(f"   {name:<14}{count.in_context:>12}{left:>10}{count.reachable:>18}")
+        console.print(f"   {name:<14}{count.in_context:>12}{left_context:>10}{count.reachable:>18}")

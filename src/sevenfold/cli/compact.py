@@ -61,16 +61,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
     add("file", metavar="SESSION")
-    part = command.add_mutually_exclusive_group()
-    part.add_argument("--from", dest="start", metavar="ID")
-    part.add_argument("--up-to", metavar="ID")
+    span_group = command.add_mutually_exclusive_group()
+    span_group.add_argument("--from", dest="start", metavar="ID")
+    span_group.add_argument("--up-to", metavar="ID")
     add("--instructions", default="", metavar="TEXT")
     add("--engine", choices=ENGINES)
     add("--model", default="", metavar="NAME")
-    where = command.add_mutually_exclusive_group().add_argument
-    where("--output", type=Path, metavar="FILE")
-    where("--in-place", action="store_true")
-    where("--dry-run", action="store_true")
+    add_output = command.add_mutually_exclusive_group().add_argument
+    add_output("--output", type=Path, metavar="FILE")
+    add_output("--in-place", action="store_true")
+    add_output("--dry-run", action="store_true")
     transcripts.add_store(command)
     add("--show", action="store_true")
     add("--json", action="store_true")
@@ -86,14 +86,14 @@ def run(options: argparse.Namespace) -> int:
     with rewrite.edit(recorded, target, recall=target is not None, progress=indexing) as (session, client):
         work = _Run(session, recorded, client, options)
         if target is None:
-            fields, parts, lost = work.plan()
+            fields, blocks, lost = work.plan()
         else:
             with spinner("summarising"):
-                fields, parts, lost = work.compact(target)
+                fields, blocks, lost = work.compact(target)
     if options.json:
         print_json(fields)
     else:
-        ReportConsole().print(sections(parts))
+        ReportConsole().print(sections(blocks))
     return SOMETHING_LOST if lost else 0
 
 
@@ -144,71 +144,76 @@ class _Run(Struct):
 
     def plan(self) -> _Report:
         """Report what a compaction would do."""
-        seen = self.session.compact_preview(self.options.instructions, **self._wishes())
-        places = rewrite.cut_points(self.session)
-        fields = {**self._fields(), "preview": seen, "places": places}
-        before = seen.tokens_hidden + seen.tokens_kept
-        after = seen.tokens_summary + seen.tokens_kept
-        hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
-        kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
-        price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
-        free = f"nothing; the next prompt of {self.recorded.model} would cost {money(seen.next_usd)}"
-        written = f"and writes {count(seen.written)}"
-        cache = f"the next request can read {count(seen.read)} tokens from it, {written}"
+        preview = self.session.compact_preview(self.options.instructions, **self._wishes())
+        cut_points = rewrite.cut_points(self.session)
+        fields = {**self._fields(), "preview": preview, "places": cut_points}
+        tokens_before = preview.tokens_hidden + preview.tokens_kept
+        tokens_after = preview.tokens_summary + preview.tokens_kept
+        hidden = f"{plural(preview.summarised, 'record')}, {count(preview.tokens_hidden)} tokens"
+        kept_line = f"{plural(preview.kept, 'record')}, {count(preview.tokens_kept)} tokens, verbatim"
+        price = f"{money(preview.call_usd)} for the summary, {money(preview.next_usd)} for the next prompt"
+        free = f"nothing; the next prompt of {self.recorded.model} would cost {money(preview.next_usd)}"
+        written = f"and writes {count(preview.written)}"
+        cache = f"the next request can read {count(preview.read)} tokens from it, {written}"
         rows: list[tuple[str, str | Text]] = [
-            ("messages", f"{count(before)} tokens in {plural(self.recorded.records, 'record')}"),
-            ("afterwards", f"at most {count(after)} tokens, {share(after, before)}"),
-            ("summarised", f"{hidden}, {_SPANS[seen.span]}"),
-            ("summary", f"at most {count(seen.tokens_summary)} tokens"),
-            ("kept", kept if seen.kept else NONE_KEPT),
-            ("engine", self._engine(seen.engine)),
+            ("messages", f"{count(tokens_before)} tokens in {plural(self.recorded.records, 'record')}"),
+            ("afterwards", f"at most {count(tokens_after)} tokens, {share(tokens_after, tokens_before)}"),
+            ("summarised", f"{hidden}, {_SPANS[preview.span]}"),
+            ("summary", f"at most {count(preview.tokens_summary)} tokens"),
+            ("kept", kept_line if preview.kept else NONE_KEPT),
+            ("engine", self._engine(preview.engine)),
             ("cost", free if self.recorded.offline else price),
             ("cache", cache),
         ]
-        cuts = [Text(f"{one['id']}  {one['says']}", overflow="ellipsis", no_wrap=True) for one in places]
-        where = Group(heading("Possible cuts", "--from or --up-to"), *cuts) if cuts else None
+        cuts = [
+            Text(f"{cut['id']}  {cut['says']}", overflow="ellipsis", no_wrap=True) for cut in cut_points
+        ]
+        cuts_section = Group(heading("Possible cuts", "--from or --up-to"), *cuts) if cuts else None
         done = Text("Nothing was changed.", style="bold")
         happens = Group(heading("What would happen"), grid(NAME, FOLDED, rows=rows))
-        return fields, [self._title(), happens, where, done], 0
+        return fields, [self._title(), happens, cuts_section, done], 0
 
     def compact(self, target: Path) -> _Report:
         """Compact, and report what happened; ``target`` is the file the result will be written to."""
         session = self.session
         options = self.options
-        paid = session.gauge.usd
-        before = self._tokens_by_category()
+        usd_before = session.gauge.usd
+        sizes_before = self._tokens_by_category()
         wishes = self._wishes()
-        did = session.compact(options.instructions, **wishes)
-        if did is None:
+        compacted = session.compact(options.instructions, **wishes)
+        if compacted is None:
             raise Refused(f"{self.recorded.path}: the compaction was vetoed, so nothing was written")
-        if not did.made:
-            raise Refused(f"{self.recorded.path}: {did.line}, so nothing was written")
-        self.left += did.left
-        after = self._tokens_by_category()
-        now = session.gauge.usd
-        total = did.score.total
-        usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid
+        if not compacted.made:
+            raise Refused(f"{self.recorded.path}: {compacted.line}, so nothing was written")
+        self.left += compacted.left
+        sizes_after = self._tokens_by_category()
+        usd_after = session.gauge.usd
+        total = compacted.score.total
+        usd = None if usd_before is None or usd_after is None else usd_after - usd_before
+        if self.recorded.offline:
+            usd = 0.0
         fields = {
             **self._fields(),
-            **{name: getattr(did, name) for name in _JSON_FIELDS},
+            **{name: getattr(compacted, name) for name in _JSON_FIELDS},
             "output": str(target),
             "in_place": options.in_place,
-            "by_category": {"before": before, "after": after},
-            "calls": did.calls + self.noted,
+            "by_category": {"before": sizes_before, "after": sizes_after},
+            "calls": compacted.calls + self.noted,
             "usd": usd,
-            "facts": structs.asdict(total) | {"by_kind": did.score.by_kind, "lost_facts": did.score.lost},
+            "facts": structs.asdict(total)
+            | {"by_kind": compacted.score.by_kind, "lost_facts": compacted.score.lost},
         }
-        where = f"{'Appended' if options.in_place else 'Written'} to {target}"
-        parts: list[RenderableType | None] = [
+        written_line = f"{'Appended' if options.in_place else 'Written'} to {target}"
+        blocks: list[RenderableType | None] = [
             self._title(),
-            _sizes(before, after),
-            Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(did, usd))),
-            Group(heading("The summary"), Text(f"{did.summary}\n\n{did.words.text}"))
+            _sizes(sizes_before, sizes_after),
+            Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(compacted, usd))),
+            Group(heading("The summary"), Text(f"{compacted.summary}\n\n{compacted.words.text}"))
             if options.show
             else None,
-            Group(Text(where, style="bold green"), Text(f"boundary {did.boundary}")),
+            Group(Text(written_line, style="bold green"), Text(f"boundary {compacted.boundary}")),
         ]
-        return fields, parts, total.lost
+        return fields, blocks, total.lost
 
     # -- options for the engine --------------------------------------------------------------
 
@@ -216,9 +221,9 @@ class _Run(Struct):
         """The command's options as options of the compaction."""
         options = self.options
         wishes = Wishes()
-        if given := options.start or options.up_to:
+        if record := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
-            wishes["record"] = rewrite.record_named(self.session, given)
+            wishes["record"] = rewrite.record_named(self.session, record)
         if options.engine == "notes":
             self._prepare_notes()
         if engine := options.engine or self._first_choice():
@@ -286,55 +291,57 @@ class _Run(Struct):
         for piece in pieces_in(conversation.transcript.view):
             tokens = conversation.epoch.gauge.estimator.tokens(piece.weight)
             sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
-        found = {name: round(size) for name, size in sizes.items() if size >= 1}
-        rest = conversation.size().tokens - sum(found.values())
-        return found if rest <= 0 else {**found, OPENING if self.recorded.own else NOT_IN_FILE: rest}
+        by_category = {name: round(size) for name, size in sizes.items() if size >= 1}
+        remainder = conversation.size().tokens - sum(by_category.values())
+        if remainder > 0:
+            by_category[OPENING if self.recorded.own else NOT_IN_FILE] = remainder
+        return by_category
 
     def _title(self) -> RenderableType:
         recorded = self.recorded
         note = self.session.conversation.profile.note
-        whose = "Sevenfold's" if recorded.own else "another tool's"
-        words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
-        lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(words, style="dim")]
+        tool = "Sevenfold's" if recorded.own else "another tool's"
+        text = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {tool} transcript"
+        lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(text, style="dim")]
         if note:
             lines.append(Text(note, style="yellow"))
         if self.recorded.offline:
-            words = (
+            text = (
                 f"\nOffline: there is no key and no address for {recorded.model} in the environment. The summary is "
                 "extracted by code, without judgement. Nothing leaves this machine, and nothing is charged."
             )
-            lines.append(Text(words, style="yellow"))
+            lines.append(Text(text, style="yellow"))
         return Group(*lines)
 
-    def _happened(self, did: Compacted, usd: float | None) -> Iterator[tuple[str, str | Text]]:
-        yield "summarised", plural(did.summarised, "record")
-        yield "kept", f"{plural(did.kept, 'record')}, verbatim" if did.kept else NONE_KEPT
-        if did.restored:
-            yield "restored", ", ".join(did.restored)
-        yield "engine", self._engine(did.engine)
+    def _happened(self, compacted: Compacted, usd: float | None) -> Iterator[tuple[str, str | Text]]:
+        yield "summarised", plural(compacted.summarised, "record")
+        yield "kept", f"{plural(compacted.kept, 'record')}, verbatim" if compacted.kept else NONE_KEPT
+        if compacted.restored:
+            yield "restored", ", ".join(compacted.restored)
+        yield "engine", self._engine(compacted.engine)
         if self.noted:
             yield "", "the notes were updated first"
-        yield "cost", self._paid(did, usd)
-        total = did.score.total
+        yield "cost", self._paid(compacted, usd)
+        total = compacted.score.total
         facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"
         yield "facts", Text(facts, style="bold red" if total.lost else "")
-        for probe in did.score.lost:
+        for probe in compacted.score.lost:
             yield "", Text(f"lost: {probe.kind} {probe.record} {excerpt(probe.text)}", style="red")
-        for words in did.invented:
-            yield "marked", f"not in the record: {excerpt(words)}"
-        if did.cut:
-            omitted = [excerpt(words) for words in did.cut[:MOST_OMITTED]]
-            if (more := len(did.cut) - MOST_OMITTED) > 0:
-                omitted.append(f"{more} more, which --json lists")
+        for statement in compacted.invented:
+            yield "marked", f"not in the record: {excerpt(statement)}"
+        if compacted.cut:
+            omitted = [excerpt(statement) for statement in compacted.cut[:MOST_OMITTED]]
+            if (hidden := len(compacted.cut) - MOST_OMITTED) > 0:
+                omitted.append(f"{hidden} more, which --json lists")
             yield "no room for", "\n".join(omitted)
 
-    def _paid(self, did: Compacted, usd: float | None) -> str:
-        calls = did.calls + self.noted
+    def _paid(self, compacted: Compacted, usd: float | None) -> str:
+        calls = compacted.calls + self.noted
         if not calls:
             return "nothing, no request was made"
         if self.recorded.offline:
             return f"nothing, {plural(calls, 'request')} to the offline stand-in"
-        cached = did.cached_share
+        cached = compacted.cached_share
         read = f", {share(cached, 1)} of the prompt read from the cache" if cached else ""
         return f"{plural(calls, 'request')}, {money(usd)}{read}"
 
@@ -343,11 +350,16 @@ class _Run(Struct):
         stand_in = self.recorded.offline and used in ASK_A_MODEL
         text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
         reasons: dict[str, list[str]] = {}
-        for one in self.left:
-            reasons.setdefault(one.reason, []).append(one.engine)
+        for unused in self.left:
+            reasons.setdefault(unused.reason, []).append(unused.engine)
         for reason, names in reasons.items():
             text.append(f"\nnot {', '.join(names)}: {excerpt(reason)}", style="dim")
         return text
+
+
+def _messages_size(sizes: Mapping[str, int]) -> int:
+    """The tokens of the messages, without system prompt and tools."""
+    return sum(sizes.values()) - sizes.get(NOT_IN_FILE, 0) - sizes.get(OPENING, 0)
 
 
 def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:
@@ -357,11 +369,13 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     for name in shown:
         table.add_row(category(name), count(before.get(name, 0)), count(after.get(name, 0)))
     sides = (before, after)
-    if rest := names[len(shown) :]:
-        table.add_row(f"{len(rest)} others", *(count(sum(one.get(n, 0) for n in rest)) for one in sides))
+    if others := names[len(shown) :]:
+        sums = [sum(side.get(name, 0) for name in others) for side in sides]
+        table.add_row(f"{len(others)} others", *map(count, sums))
     totals = [count(sum(side.values())) for side in sides]
-    table.add_row(*(Text(words, style="bold") for words in ("total", *totals)))
-    was, now = (sum(one.values()) - one.get(NOT_IN_FILE, 0) - one.get(OPENING, 0) for one in sides)
+    table.add_row(*(Text(cell, style="bold") for cell in ("total", *totals)))
+    size_before = _messages_size(before)
+    size_after = _messages_size(after)
     grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
-    note = f"{share(now, was)} of the messages is left; the system prompt and tools are not counted"
-    return Group(heading("Tokens", note), table, *(grown if now > was else []))
+    note = f"{share(size_after, size_before)} of the messages is left; the system prompt and tools are not counted"
+    return Group(heading("Tokens", note), table, *(grown if size_after > size_before else []))

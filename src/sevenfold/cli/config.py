@@ -84,30 +84,31 @@ def settings_file() -> Path:
     return user_folder(os.environ) / FILE
 
 
-def change(action: str, words: Sequence[str]) -> str:
+def change(action: str, arguments: Sequence[str]) -> str:
     """Set or unset a value in the user's file, or open the file in an editor; returns what to say about it."""
     path = settings_file()
     if action == "edit":
         return _edit(path)
-    if not words or (action == "set" and len(words) < 2) or (action == "unset" and len(words) > 1):
+    complete = len(arguments) >= 2 if action == "set" else len(arguments) == 1
+    if not complete:
         raise InputError("use sevenfold config set NAME VALUE, or sevenfold config unset NAME")
-    name, *value = words
+    name, *value = arguments
     if name not in by_name():
         raise unknown(name, f"sevenfold config {action}")
     setting = by_name()[name]
     if action == "set":
         set_value(path, name, from_text(setting, " ".join(value)))
-        told = f"{name} = {shown(getattr(load().settings, name))} in {path}"
+        message = f"{name} = {shown(getattr(load().settings, name))} in {path}"
     elif unset_value(path, name):
-        told = (
+        message = (
             f"{name} is no longer in {path}; the default is {format_value(setting.default, setting.unit)}"
         )
     else:
         return f"{name} is not in {path}, so nothing was changed"
     origin = load().origins[name]
     if origin != DEFAULT and str(path) not in origin:
-        told += f"; but the {origin} counts more"
-    return told + (
+        message += f"; but the {origin} counts more"
+    return message + (
         "; sessions that are open keep the value they were opened with" if setting.latched else ""
     )
 
@@ -123,40 +124,40 @@ def _edit(path: Path) -> str:
     return "\n".join(problems) or f"{path} is in order"
 
 
-def chosen_settings(wanted: str | None, command: str) -> list[Setting]:
+def chosen_settings(text: str | None, command: str) -> list[Setting]:
     """The setting of this name; all that have these words in name or text; or all settings if nothing is wanted.
 
     Raises `SettingError`, which names ``command``, if there are none.
     """
-    if not wanted:
+    if not text:
         return list(all_settings())
-    if wanted in by_name():
-        return [by_name()[wanted]]
-    words = wanted.casefold().split()
+    if text in by_name():
+        return [by_name()[text]]
+    words = text.casefold().split()
     fitting = [
         setting
         for setting in all_settings()
         if all(word in f"{setting.name} {setting.group} {setting.says}".casefold() for word in words)
     ]
     if not fitting:
-        raise unknown(wanted, command)
+        raise unknown(text, command)
     return fitting
 
 
 def listing(resolved: Resolved, chosen: Sequence[Setting], *, in_full: bool) -> RenderableType:
     """Settings under their headings, below the path of the user's file."""
     path = settings_file()
-    where = (
+    file_line = (
         f" your file: {path}{'' if path.exists() else ' (not there yet)'}; sevenfold config set NAME VALUE"
     )
-    parts: list[RenderableType] = [Text(where, style="dim", overflow="fold")]
+    blocks: list[RenderableType] = [Text(file_line, style="dim", overflow="fold")]
     group = ""
     for setting in chosen:
         if setting.group != group and not in_full:
             group = setting.group
-            parts.append(Text(f"\n {group}", style="bold underline"))
-        parts.append(entry(resolved, setting, in_full=in_full))
-    return Group(*parts)
+            blocks.append(Text(f"\n {group}", style="bold underline"))
+        blocks.append(entry(resolved, setting, in_full=in_full))
+    return Group(*blocks)
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
@@ -198,4 +199,4 @@ def format_value(value: Any, unit: str) -> str:
             return value
         case tuple():
             return ", ".join(value) or "none"
-    return ", ".join(f"{name} {format_value(one, '')}" for name, one in value.items()) or "none"
+    return ", ".join(f"{name} {format_value(inner, '')}" for name, inner in value.items()) or "none"

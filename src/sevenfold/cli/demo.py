@@ -74,8 +74,8 @@ class DemoProgress:
         self._doing = ""
 
     def __enter__(self) -> Self:
-        words = "The model is simulated; the agent, its tools and the requests are real. Ctrl-C stops."
-        self.console.print(Text(words, style="dim"))
+        note = "The model is simulated; the agent, its tools and the requests are real. Ctrl-C stops."
+        self.console.print(Text(note, style="dim"))
         if self._live is not None:
             self._live.start()
         return self
@@ -95,8 +95,10 @@ class DemoProgress:
                 self._line("started", "green", f"compaction is due at {threshold:,} tokens")
             case AgentStarted(threshold=threshold):
                 self._threshold = threshold
-                words = "the agent's process was killed while it waited for an answer; a new one resumes from disk"
-                self._line("killed", "bold red", words)
+                event_text = (
+                    "the agent's process was killed while it waited for an answer; a new one resumes"
+                )
+                self._line("killed", "bold red", f"{event_text} from disk")
             case Answered():
                 self._turns += 1
                 self._size = demo.prompt_tokens(event)
@@ -123,8 +125,8 @@ class DemoProgress:
         if self._live is not None:
             self._live.update(self._state(), refresh=True)
 
-    def _line(self, label: str, style: str, words: str, why: str = "") -> None:
-        text = Text.assemble((f"{label:<9}", style), words, (why, "dim"))
+    def _line(self, label: str, style: str, message: str, reason: str = "") -> None:
+        text = Text.assemble((f"{label:<9}", style), message, (reason, "dim"))
         turn = Text(f"turn {self._turns:<4} ", style="dim")
         if not self.console.is_terminal:
             self.console.print(turn + text, soft_wrap=True)
@@ -162,14 +164,15 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
         "",
         _figures(outcome),
         "",
-        *(
-            Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), says)
-            for says, met in demo.bars(outcome).items()
-        ),
+        *(_goal_line(goal, met=met) for goal, met in demo.bars(outcome).items()),
         *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
         "",
         Text(simulated, style="dim"),
     )
+
+
+def _goal_line(goal: str, *, met: bool) -> Text:
+    return Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), goal)
 
 
 def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
@@ -199,7 +202,9 @@ def _signs(outcome: DemoOutcome, width: int) -> Text:
 
 
 def _figures(outcome: DemoOutcome) -> Table:
-    figures, facts, fired = outcome.figures, outcome.figures.facts, outcome.figures.layers
+    figures = outcome.figures
+    facts = figures.facts
+    fired = figures.layers
     rows = {
         "context": f"at most {count(figures.peak_context_tokens)} tokens; the whole conversation has "
         f"{count(outcome.needed_tokens)}",

@@ -29,13 +29,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    (a, before), (b, now) = _request(options.a, options.store), _request(options.b, options.store)
-    found = requests.compare(before, now, frame_only=options.frame)
+    first_title, first = _request(options.a, options.store)
+    second_title, second = _request(options.b, options.store)
+    comparison = requests.compare(first, second, frame_only=options.frame)
     if options.json:
-        print_json({"a": a, "b": b, **msgspec.to_builtins(found)})
+        print_json({"a": first_title, "b": second_title, **msgspec.to_builtins(comparison)})
     else:
-        _print(a, b, found)
-    return BREAKS if found.breaks else 0
+        _print(first_title, second_title, comparison)
+    return BREAKS if comparison.breaks else 0
 
 
 def _request(name: str, store: str | None) -> tuple[str, Sent]:
@@ -55,15 +56,15 @@ def _request(name: str, store: str | None) -> tuple[str, Sent]:
     return requests.recorded(log, int(number), path.stem)
 
 
-def _print(before: str, now: str, found: requests.Comparison) -> None:
+def _print(first_title: str, second_title: str, comparison: requests.Comparison) -> None:
     console = ReportConsole()
-    if not found.breaks:
-        console.say(f"{now} reads all that {before} left in the cache.", "bold green")
+    if not comparison.breaks:
+        console.say(f"{second_title} reads all that {first_title} left in the cache.", "bold green")
         return
-    price = "" if found.usd is None else f", ${found.usd:.4f}"
-    console.say(f"{found.part} differs: the cache breaks there", "bold red")
-    console.say(f"about {found.tokens:,} tokens of {before} would be written again{price}")
-    if found.also:
-        console.say(f"also different: {', '.join(found.also)}")
-    if found.diff:
-        console.say(found.diff)
+    price = "" if comparison.usd is None else f", ${comparison.usd:.4f}"
+    console.say(f"{comparison.part} differs: the cache breaks there", "bold red")
+    console.say(f"about {comparison.tokens:,} tokens of {first_title} would be written again{price}")
+    if comparison.also:
+        console.say(f"also different: {', '.join(comparison.also)}")
+    if comparison.diff:
+        console.say(comparison.diff)

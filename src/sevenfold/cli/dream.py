@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from itertools import chain
 
 from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
@@ -29,13 +30,17 @@ def run(options: argparse.Namespace) -> int:
         must_be_user("sevenfold dream")
     memory = open_memory(options.folder, user=options.user)
     if options.dry_run:
-        made = prepare(memory, there=_there(options))
-        sys.stdout.write(clean(_difference(memory, made)))
+        consolidation = prepare(memory, there=_there(options))
+        sys.stdout.write(clean(_difference(memory, consolidation)))
     else:
-        made = _dreamt(memory, options)
-    for line in (*made.done, *made.proposed, *(f"left alone: {one}" for one in made.refused)):
+        consolidation = _dreamt(memory, options)
+    for line in (
+        *consolidation.done,
+        *consolidation.proposed,
+        *(f"left alone: {refusal}" for refusal in consolidation.refused),
+    ):
         sys.stdout.write(f"{clean(line)}\n")
-    if not made.done:
+    if not consolidation.done:
         sys.stdout.write("nothing to tidy\n")
     return 0
 
@@ -47,10 +52,10 @@ def describe(task: DreamTask | None) -> str:
     lines = [
         f"dream: {task.state} ({task.stage}, {task.phase}), "
         f"{plural(task.turn_count, 'turn')}, {plural(task.tool_uses, 'tool use')}",
-        *(f"  $ {line}" for turn in task.turns for line in turn.commands),
+        *(f"  $ {line}" for line in chain.from_iterable(turn.commands for turn in task.turns)),
         *task.done,
         *task.proposed,
-        *(f"left alone: {one}" for one in task.refused),
+        *(f"left alone: {refusal}" for refusal in task.refused),
         task.reason,
     ]
     return clean("\n".join(filter(None, lines)))
@@ -67,15 +72,18 @@ def _dreamt(memory: Memory, options: argparse.Namespace) -> Consolidation:
     if not lock.take(clock.now()):
         raise Refused("another process is consolidating this memory; wait for it")
     try:
-        made = dream(memory, there=_there(options))
+        consolidation = dream(memory, there=_there(options))
     except BaseException:
         lock.fail()
         raise
     lock.finish(clock.now())
-    return made
+    return consolidation
 
 
-def _difference(memory: Memory, made: Consolidation) -> str:
-    known = {one.entry.file: one.entry.render() for one in memory.entries()}
-    changes = ((file, known.get(file), edit.content if edit else None) for file, edit in made.edits.items())
+def _difference(memory: Memory, consolidation: Consolidation) -> str:
+    current = {known.entry.file: known.entry.render() for known in memory.entries()}
+    changes = (
+        (file, current.get(file), edit.content if edit else None)
+        for file, edit in consolidation.edits.items()
+    )
     return "".join(difference(*change) for change in changes)

@@ -33,10 +33,10 @@ def run(options: argparse.Namespace) -> int:
     whole = locomo.RecallScore(report.questions, report.recall, report.interval)
     console = ReportConsole()
     rows = [["", "questions", *(f"R@{k}" for k in locomo.DEPTHS), "R@10, 95%"]]
-    for name, one in {"all": whole, **report.by_category}.items():
-        figures = (f"{figure:.1f}" for figure in one.recall.values())
-        interval = one.interval["10"]
-        rows.append([name, str(one.questions), *figures, "{:.1f} to {:.1f}".format(*interval)])
+    for name, score in {"all": whole, **report.by_category}.items():
+        figures = (f"{figure:.1f}" for figure in score.recall.values())
+        interval = score.interval["10"]
+        rows.append([name, str(score.questions), *figures, "{:.1f} to {:.1f}".format(*interval)])
     console.print(grid(NAME, *[NUMBER] * 5, rows=rows))
     sure = " · ".join(f"R@{depth} {figure:.1f}" for depth, figure in report.sure_recall.items())
     console.print(f"\nOf this, recall is sure of: {sure}")

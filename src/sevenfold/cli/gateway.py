@@ -92,26 +92,28 @@ def _gateway(
     upstreams = Upstreams.chosen(options.upstream, os.environ)
     settings = FileSource(folder)
     store = JsonlStore(project.folder, sync=Sync(settings.current().fsync), user_memory=home.memory)
-    known = secret_values(os.environ)
-    place = (store, str(folder or ""), secret_of(home.root / "gateway.key"))
+    known_secrets = secret_values(os.environ)
+    placing = (store, str(folder or ""), secret_of(home.root / "gateway.key"))
 
     def gate() -> Gate | None:
-        return Gate.of(settings.current(), known=known)
+        return Gate.of(settings.current(), known=known_secrets)
 
     def say(sentence: str) -> None:
         _say(f"sevenfold gateway: {sentence}")
 
     keeping: KeepingFollower | None = None
-    follower = ConversationFollower(*place, clock=SystemClock(), ids=RandomIds(), gate=gate)
+    follower = ConversationFollower(*placing, clock=SystemClock(), ids=RandomIds(), gate=gate)
     if options.mode != "watch":
-        kept = KeepingOptions(
+        keeping_options = KeepingOptions(
             settings,
             gate=gate,
             failed=lambda error: say(f"a request was sent as it came: {error}"),
             note=say,
             only_proposes=options.mode == "ask",
         )
-        follower = keeping = KeepingFollower(*place, kept, clock=SystemClock(), ids=RandomIds())
+        follower = keeping = KeepingFollower(
+            *placing, keeping_options, clock=SystemClock(), ids=RandomIds()
+        )
     recorder = Recorder(follower, say)
     keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
     broker = Broker() if options.broker else None
@@ -144,7 +146,7 @@ def _run(command: Sequence[str], url: str, *, is_watched: bool = False) -> int:
     """
     env = environment(os.environ, url) | ({AGENT_VARIABLE: "gateway"} if is_watched else {})
     # Ctrl-C is for the program, which shares our terminal; we end when it does.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         program = subprocess.Popen(with_address(command, url), env=env, preexec_fn=_take_interrupts)
         if is_watched:
@@ -153,7 +155,7 @@ def _run(command: Sequence[str], url: str, *, is_watched: bool = False) -> int:
     except OSError as error:
         raise UserError(f"{one_line(command[0], 80)}: cannot be started: {error.strerror}") from error
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def _take_interrupts() -> None:
@@ -189,13 +191,13 @@ def _serve(gateway: Gateway, desk: ProposalDesk) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         threading.Thread(target=_decide, args=(desk,), daemon=True).start()
     # A service manager ends it with this signal; what has passed is recorded then, too.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         gateway.wait()
     except KeyboardInterrupt:
         write("\n")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
     return 0
 
 

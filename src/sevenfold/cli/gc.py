@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
     limits = RetentionLimits(days, megabytes)
     with spinner("looking through stored results"):
         result = collect(user_home(), limits, SystemClock().now(), dry_run=options.dry_run)
-    for one in result.gone:
-        write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
+    for collected in result.gone:
+        write(f"{collected.path}  {collected.size:,} bytes, {collected.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
-    freed = sum(one.size for one in result.gone)
+    freed = sum(collected.size for collected in result.gone)
     files = plural(len(result.gone), "file")
-    kept = plural(result.kept, "file")
-    write(f"{verb} {files}, {freed:,} bytes; kept {kept}, {result.kept_bytes:,} bytes.\n")
+    kept_files = plural(result.kept, "file")
+    write(f"{verb} {files}, {freed:,} bytes; kept {kept_files}, {result.kept_bytes:,} bytes.\n")
     if result.busy:
         write(f"In use, so left alone: {', '.join(result.busy)}\n")
     return 0

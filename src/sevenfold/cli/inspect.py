@@ -40,12 +40,12 @@ def run(options: argparse.Namespace) -> int:
     name = options.session
     if name and options.store:
         name = stores.name_in(options.store, name)
-    place = f"/s/{shelf.named(name)}" if name else "/"
+    page_path = f"/s/{shelf.named(name)}" if name else "/"
     # The same after a restart, so that a page that is open goes on.
     token = token_file.token(user_home().root / TOKEN_FILE)
     server = InspectorServer(shelf, token, options.port or 0)
     # The token is behind the #, which browsers send to nobody.
-    address = f"{server.url}#{place}?token={token}"
+    address = f"{server.url}#{page_path}?token={token}"
     write(
         f"The inspector is at\n  {address}\n"
         "Only this machine reaches it, and only with this address. Ctrl-C stops it.\n"

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     # Commands produce little garbage, and searching for it took a tenth of the time to the first request.
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    given = sys.argv[1:] if arguments is None else arguments
+    given_arguments = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None or sys.stderr is None:
         # The parent process closed them.
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -90,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         # Inside the try, because the user may press Ctrl-C while the command is loading, too.
-        if not given and not _on_terminal():
+        if not given_arguments and not _on_terminal():
             parser("").print_help()
             return 0
-        given = _with_command(given)
-        options, unknown = parser(given[0]).parse_known_args(given)
+        given_arguments = _with_command(given_arguments)
+        options, unknown = parser(given_arguments[0]).parse_known_args(given_arguments)
         if unknown:
             raise _unknown_argument(unknown[0], options.command)
         code: int = _module(options.command).run(options)
@@ -127,21 +127,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _with_command(given: Sequence[str]) -> Sequence[str]:
+def _with_command(arguments: Sequence[str]) -> Sequence[str]:
     """The arguments with the command in front: without one they are a chat's options, or its first message."""
-    first = given[0] if given else "chat"
+    first = arguments[0] if arguments else "chat"
     if first in COMMANDS or first in TOP_OPTIONS or plugins(PLUGIN_COMMANDS, first):
-        return given or [first]
+        return arguments or [first]
     if first.startswith("-"):
-        return ["chat", *given]
-    near = get_close_matches(first, COMMANDS, 1, 0.7)
-    if near:
+        return ["chat", *arguments]
+    similar = get_close_matches(first, COMMANDS, 1, 0.7)
+    if similar:
         raise InputError(
-            f"there is no command {one_line(first, 60)!r}; did you mean {near[0]}? As a message to the agent: "
+            f"there is no command {one_line(first, 60)!r}; did you mean {similar[0]}? As a message to the agent: "
             f"sevenfold chat {shlex.quote(one_line(first, 60))}"
         )
-    if _on_terminal() or PRINT_OPTIONS.intersection(given):
-        return ["chat", *given]
+    if _on_terminal() or PRINT_OPTIONS.intersection(arguments):
+        return ["chat", *arguments]
     raise InputError(
         f"there is no command {one_line(first, 60)!r}; 'sevenfold --help' lists them. A message to the agent needs "
         "a terminal, or -p for scripts"
@@ -161,21 +161,20 @@ def _unknown_argument(argument: str, command: str) -> InputError:
             f"{command} does not take {shown!r}; put text with blanks into quotes, and {listed}"
         )
     name = argument.partition("=")[0]
-    near = get_close_matches(name, _options_of(command), 1, 0.6)
-    hint = f"did you mean {near[0]}? " if near else ""
+    similar = get_close_matches(name, _options_of(command), 1, 0.6)
+    hint = f"did you mean {similar[0]}? " if similar else ""
     return InputError(f"{command} has no option {shown}; {hint}{listed}")
 
 
 def _options_of(command: str) -> list[str]:
     """The names of the options that the help of a command lists."""
-    found = argparse.ArgumentParser(add_help=False)
-    _module(command).arguments(found)
-    return [
-        name
-        for action in found._actions
-        for name in action.option_strings
-        if action.help != argparse.SUPPRESS
-    ]
+    command_parser = argparse.ArgumentParser(add_help=False)
+    _module(command).arguments(command_parser)
+    names: list[str] = []
+    for action in command_parser._actions:
+        if action.help != argparse.SUPPRESS:
+            names += action.option_strings
+    return names
 
 
 def _module(name: str) -> ModuleType:
@@ -231,8 +230,10 @@ def parser(called: str) -> argparse.ArgumentParser:
             text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
             command.description, command.epilog, listed = text.split("\n---\n")
             _module(name).arguments(command)
-            says = dict(line.split(maxsplit=1) for line in listed.splitlines())
+            help_texts = dict(line.split(maxsplit=1) for line in listed.splitlines())
             for argument in command._actions:
                 names = (*argument.option_strings, argument.dest)
-                argument.help = next((says[one] for one in names if one in says), argument.help)
+                listed_names = [dest for dest in names if dest in help_texts]
+                if listed_names:
+                    argument.help = help_texts[listed_names[0]]
     return top

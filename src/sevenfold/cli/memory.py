@@ -69,10 +69,10 @@ def perform(memory: Memory, options: argparse.Namespace) -> str:
 
 
 def _list(memory: Memory, options: argparse.Namespace) -> str:
-    known = memory.entries()
+    entries = memory.entries()
     if options.json:
-        return _json([_facts(one) for one in known])
-    lines = [_line(one, memory.today()) for one in known]
+        return _json([_facts(known) for known in entries])
+    lines = [_line(known, memory.today()) for known in entries]
     lines = lines or [f"nothing is remembered here yet ({memory.path})"]
     if memory.spent:
         of = "" if options.budget is None else f" of {money(options.budget)}"
@@ -80,53 +80,56 @@ def _list(memory: Memory, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _line(one: KnownEntry, today: str) -> str:
-    marks = ["pinned"] * one.entry.pinned
-    if not one.stamp.trusted:
-        marks.append(f"unconfirmed: {_origin(one)}")
-    if one.entry.over(today):
-        marks.append(f"held until {one.entry.until}")
+def _line(known: KnownEntry, today: str) -> str:
+    marks = ["pinned"] * known.entry.pinned
+    if not known.stamp.trusted:
+        marks.append(f"unconfirmed: {_origin(known)}")
+    if known.entry.over(today):
+        marks.append(f"held until {known.entry.until}")
     mark = f"  [{', '.join(marks)}]" if marks else ""
-    return f"{one.entry.name}  {one.entry.description}{mark}"
+    return f"{known.entry.name}  {known.entry.description}{mark}"
 
 
 def _show(memory: Memory, options: argparse.Namespace) -> str:
-    one = memory.entry(options.name)
+    known = memory.entry(options.name)
     if options.json:
-        return _json(_facts(one))
-    stamp, doubt = one.stamp, "" if one.stamp.trusted else " (unconfirmed)"
+        return _json(_facts(known))
+    stamp, doubt = known.stamp, "" if known.stamp.trusted else " (unconfirmed)"
     about = [
-        ("type", one.entry.kind),
-        ("origin", f"{_origin(one)}{doubt}"),
+        ("type", known.entry.kind),
+        ("origin", f"{_origin(known)}{doubt}"),
         ("created", _day(stamp.created)),
         ("confirmed", _day(stamp.verified) if stamp.verified else ""),
-        ("until", one.entry.until),
+        ("until", known.entry.until),
         *(("evidence", record) for record in stamp.evidence),
-        ("recalled", f"{plural(one.usage.used, 'time')}, taken up in {plural(one.usage.helped, 'answer')}"),
-        ("file", f"{memory.path}/{one.entry.file}"),
+        (
+            "recalled",
+            f"{plural(known.usage.used, 'time')}, taken up in {plural(known.usage.helped, 'answer')}",
+        ),
+        ("file", f"{memory.path}/{known.entry.file}"),
     ]
-    return "\n".join([one.entry.body, "", *(f"{name:9}  {value}" for name, value in about if value)])
+    return "\n".join([known.entry.body, "", *(f"{name:9}  {value}" for name, value in about if value)])
 
 
 def _add(memory: Memory, options: argparse.Namespace) -> str:
-    words = " ".join(options.words).strip()
-    if not words:
+    sentence = " ".join(options.words).strip()
+    if not sentence:
         raise InputError("there is nothing to remember: give a sentence")
-    known = memory.entries()
-    for one in known:
-        if one.stamp.trusted and holds(one.entry.words, words):
-            return f"already remembered: {one.entry.name}"
-    taken = {f"{one.entry.name}.md" for one in known}
-    name = free_name(f"{slug(words)}.md", taken).removesuffix(".md")
-    memory.write(write_entry(name, options.kind, words, words), "user", "added by hand")
+    entries = memory.entries()
+    for known in entries:
+        if known.stamp.trusted and holds(known.entry.words, sentence):
+            return f"already remembered: {known.entry.name}"
+    file_names = {f"{known.entry.name}.md" for known in entries}
+    name = free_name(f"{slug(sentence)}.md", file_names).removesuffix(".md")
+    memory.write(write_entry(name, options.kind, sentence, sentence), "user", "added by hand")
     return f"remembered: {name}"
 
 
 def _edit(memory: Memory, options: argparse.Namespace) -> str:
-    known = {one.entry.name: one for one in memory.entries()}.get(options.name)
-    entry = known.entry if known else write_entry(options.name, "project", "", "")
+    existing = {known_entry.entry.name: known_entry for known_entry in memory.entries()}.get(options.name)
+    entry = existing.entry if existing else write_entry(options.name, "project", "", "")
     text = _edited(entry.render(), options.name)
-    if known and text == entry.render():
+    if existing and text == entry.render():
         return f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
     changed = read_entry(entry.file, text)
     if not changed.body:
@@ -167,12 +170,14 @@ def _log(memory: Memory, options: argparse.Namespace) -> str:
     changes = list(memory.changes())
     if options.json:
         fields = ("number", "at", "by", "reason", "session")
-        rows = [{name: getattr(one, name) for name in fields} for one in changes]
-        return _json([{**row, "files": list(one.entries)} for row, one in zip(rows, changes, strict=True)])
+        rows = [{name: getattr(change, name) for name in fields} for change in changes]
+        return _json(
+            [{**row, "files": list(change.entries)} for row, change in zip(rows, changes, strict=True)]
+        )
     shown = []
-    for one in changes:
-        at = datetime.fromtimestamp(one.at).isoformat(sep=" ", timespec="minutes")
-        shown.append(f"{one.number:4}  {at}  {one.by:8}  {one.reason}  ({_files(one)})")
+    for change in changes:
+        at = datetime.fromtimestamp(change.at).isoformat(sep=" ", timespec="minutes")
+        shown.append(f"{change.number:4}  {at}  {change.by:8}  {change.reason}  ({_files(change)})")
     return "\n".join(shown) or "no changes yet"
 
 
@@ -181,9 +186,9 @@ def _diff(memory: Memory, options: argparse.Namespace) -> str:
 
 
 def _undo(memory: Memory, options: argparse.Namespace) -> str:
-    made = memory.undo(options.number)
-    last = memory.change(made.number)
-    return f"done ({last.reason}): {_files(last)}; memory undo {made.number} reverts it"
+    undoing = memory.undo(options.number)
+    last = memory.change(undoing.number)
+    return f"done ({last.reason}): {_files(last)}; memory undo {undoing.number} reverts it"
 
 
 def _import(memory: Memory, options: argparse.Namespace) -> str:
@@ -192,8 +197,8 @@ def _import(memory: Memory, options: argparse.Namespace) -> str:
     if options.tool == exchange.JSON:
         files, extras = exchange.read_stores(_read(path))
     elif path.is_dir():
-        found = (one for one in sorted(path.rglob("*.md")) if one.is_file() and not one.is_symlink())
-        files = {one.relative_to(path).as_posix(): _read(one) for one in found}
+        paths = (file for file in sorted(path.rglob("*.md")) if file.is_file() and not file.is_symlink())
+        files = {file.relative_to(path).as_posix(): _read(file) for file in paths}
     else:
         raise InputError(f"{path} is not a folder; {exchange.TOOLS[options.tool]}")
     done = exchange.take_in(memory, options.tool, files, SystemClock().now(), extras)
@@ -223,15 +228,17 @@ def _export(memory: Memory, options: argparse.Namespace) -> str:
 
 def _check(memory: Memory, options: argparse.Namespace) -> str:
     problems = memory.problems()
-    known = memory.entries()
-    for one in known:
-        if not one.stamp.trusted:
-            problems.append(f"{one.entry.name}: unconfirmed ({_origin(one)}); confirm, edit or forget it")
-        if one.entry.over(memory.today()):
-            over = f"held until {one.entry.until}; forget it, or edit it if it still holds"
-            problems.append(f"{one.entry.name}: {over}")
+    entries = memory.entries()
+    for known in entries:
+        if not known.stamp.trusted:
+            problems.append(
+                f"{known.entry.name}: unconfirmed ({_origin(known)}); confirm, edit or forget it"
+            )
+        if known.entry.over(memory.today()):
+            over = f"held until {known.entry.until}; forget it, or edit it if it still holds"
+            problems.append(f"{known.entry.name}: {over}")
     verdict = f"{len(problems)} to look at" if problems else ALL_WELL
-    return "\n".join([*problems, f"{plural(len(known), 'entry', 'entries')}, {verdict}"])
+    return "\n".join([*problems, f"{plural(len(entries), 'entry', 'entries')}, {verdict}"])
 
 
 _ACTIONS: Mapping[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] = {
@@ -253,27 +260,27 @@ _ACTIONS: Mapping[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] 
 }
 
 
-def _facts(one: KnownEntry) -> dict[str, object]:
+def _facts(known: KnownEntry) -> dict[str, object]:
     return {
-        "name": one.entry.name,
-        "file": one.entry.file,
-        "type": one.entry.kind,
-        "description": one.entry.description,
-        "body": one.entry.body,
-        "origin": one.stamp.origin,
-        "source": one.stamp.source,
-        "confirmed": one.stamp.trusted,
-        "evidence": list(one.stamp.evidence),
-        "created": one.stamp.created,
-        "until": one.entry.until or None,
-        "verified": one.stamp.verified or None,
-        "used": one.usage.used,
-        "helped": one.usage.helped,
+        "name": known.entry.name,
+        "file": known.entry.file,
+        "type": known.entry.kind,
+        "description": known.entry.description,
+        "body": known.entry.body,
+        "origin": known.stamp.origin,
+        "source": known.stamp.source,
+        "confirmed": known.stamp.trusted,
+        "evidence": list(known.stamp.evidence),
+        "created": known.stamp.created,
+        "until": known.entry.until or None,
+        "verified": known.stamp.verified or None,
+        "used": known.usage.used,
+        "helped": known.usage.helped,
     }
 
 
-def _origin(one: KnownEntry) -> str:
-    return f"{one.stamp.origin} {one.stamp.source}".strip()
+def _origin(known: KnownEntry) -> str:
+    return f"{known.stamp.origin} {known.stamp.source}".strip()
 
 
 def _files(change: MemoryChange) -> str:

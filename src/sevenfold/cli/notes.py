@@ -48,7 +48,11 @@ def run(options: argparse.Namespace) -> int:
     file = stores.notes_of_copy(path) if in_store else recorded.notes
     done = _update(recorded) if options.update else ""
     text = FileText(file).read()
-    sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
+    sections = {
+        name: section_text
+        for name, section_text in read(text or "").sections.items()
+        if section_text.strip()
+    }
     if options.json:
         print_json(
             {
@@ -96,9 +100,9 @@ def _update(recorded: RecordedSession) -> str:
 
 def _print(path: Path, sections: Mapping[str, str], exists: bool, done: str) -> None:
     console = ReportConsole()
-    for name, words in sections.items():
+    for name, section_text in sections.items():
         console.print(name, style="bold cyan")
-        console.print(words + "\n")
+        console.print(section_text + "\n")
     if done:
         console.print(done, style="yellow")
     if exists:

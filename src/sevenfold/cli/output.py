@@ -50,9 +50,9 @@ def heading(text: str, note: str = "") -> Text:
     return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
 
 
-def sections(parts: Sequence[RenderableType | None]) -> Group:
+def sections(blocks: Sequence[RenderableType | None]) -> Group:
     """The sections of a report, one below the other; None is skipped."""
-    return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part is not None))
+    return Group(*(Padding(block, (0, 0, 1, 1), expand=False) for block in blocks if block is not None))
 
 
 Column = Mapping[str, Any]
@@ -80,18 +80,18 @@ class NumberTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Add a row; see `Table.add_row`."""
-        first, *others = cells
-        if isinstance(first, str | Text):
+        first_cell, *further_cells = cells
+        if isinstance(first_cell, str | Text):
             # Only columns that may wrap give way to others, so the column may, and the text in it does not.
-            first = Text(str(first), no_wrap=True, overflow="ellipsis")
-        super().add_row(first, *others, **options)
+            first_cell = Text(str(first_cell), no_wrap=True, overflow="ellipsis")
+        super().add_row(first_cell, *further_cells, **options)
 
 
 def number_table(*columns: str) -> Table:
     """An empty table whose first column is text and whose others are numbers."""
-    first, *others = columns
+    first_column, *further_columns = columns
     table = NumberTable(**_PLAIN)
-    return _filled(table, ((first, {}), *((name, NUMBER) for name in others)))
+    return _filled(table, ((first_column, {}), *((name, NUMBER) for name in further_columns)))
 
 
 def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
@@ -110,13 +110,13 @@ def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows = ()
 def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -> Text:
     """The excerpt of a hit with its matches in bold; ``quoted``, also in quotation marks, as bold may not show."""
     shown = Text(overflow="fold")
-    place = 0
+    position = 0
     opening, closing = ("«", "»") if quoted else ("", "")
     for start, end in hit.marks:
-        shown.append(clean(hit.excerpt[place:start]))
+        shown.append(clean(hit.excerpt[position:start]))
         shown.append(f"{opening}{clean(hit.excerpt[start:end])}{closing}", style="bold yellow")
-        place = end
-    return shown.append(clean(hit.excerpt[place:]))
+        position = end
+    return shown.append(clean(hit.excerpt[position:]))
 
 
 @contextmanager
@@ -164,9 +164,9 @@ def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
     return ["".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels) for row in rows]
 
 
-def bar(part: float, whole: float, width: int) -> str:
-    """A horizontal bar of at most ``width`` cells, full when ``part`` reaches ``whole``."""
-    eighths = round(max(0.0, min(1.0, part / whole if whole else 0.0)) * width * 8)
-    if part > 0:
+def bar(amount: float, whole: float, width: int) -> str:
+    """A horizontal bar of at most ``width`` cells, full when ``amount`` reaches ``whole``."""
+    eighths = round(max(0.0, min(1.0, amount / whole if whole else 0.0)) * width * 8)
+    if amount > 0:
         eighths = max(1, eighths)
     return "█" * (eighths // 8) + _PARTS[eighths % 8].strip()

@@ -51,12 +51,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    found = files.find(_named(options))
+    found_files = files.find(_named(options))
     since = options.since and options.since.timestamp()
-    size = sum(file.stat().st_size for file in found.files if file.is_file())
-    what = f"{plural(len(found.files), 'file')}, {size / 1e6:,.0f} MB"
-    with transcripts.watch("profiling", size, what) as step:
-        profile = files.profile(found, since=since, jobs=options.jobs, progress=lambda done, _: step(done))
+    size = sum(file.stat().st_size for file in found_files.files if file.is_file())
+    description = f"{plural(len(found_files.files), 'file')}, {size / 1e6:,.0f} MB"
+    with transcripts.watch("profiling", size, description) as step:
+        profile = files.profile(
+            found_files, since=since, jobs=options.jobs, progress=lambda done, _: step(done)
+        )
     profile = structs.replace(
         keep_largest(profile, options.top),
         by=options.by,
@@ -67,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
         try:
             options.html.write_text(page(profile), encoding="utf-8")
         except OSError as error:
-            why = error.strerror or error
-            raise UserError(f"{options.html}: cannot write the page: {why}") from error
+            reason = error.strerror or error
+            raise UserError(f"{options.html}: cannot write the page: {reason}") from error
     if options.json:
         text.print_json(profile)
     elif profile.sessions:
@@ -97,15 +99,15 @@ def _named(options: argparse.Namespace) -> list[Path]:
     raise InputError(f"no sessions in {archived.places()}; {advice}")
 
 
-def _since(given: str) -> datetime:
+def _since(text_given: str) -> datetime:
     """The time given by an option: a date, a date and time, or a number of days before now."""
-    if re.fullmatch(r"\d{1,5}d", given):
-        return datetime.now().astimezone() - timedelta(days=int(given[:-1]))
+    if re.fullmatch(r"\d{1,5}d", text_given):
+        return datetime.now().astimezone() - timedelta(days=int(text_given[:-1]))
     try:
-        return datetime.fromisoformat(given).astimezone()
+        return datetime.fromisoformat(text_given).astimezone()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{given!r} is not a date such as 2026-11-01, or days such as 7d"
+            f"{text_given!r} is not a date such as 2026-11-01, or days such as 7d"
         ) from None
 
 
@@ -159,17 +161,19 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
     Charts show only the main conversation, so its requests are counted, not all calls of the session.
     """
     last = len(main_sizes(session)) - 1
-    for one in session.cache_breaks:
-        if one.lane == 0 and one.cause not in (cache.COMPACTION, cache.CLEARING):
-            cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
-            words = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
-            yield ChartMark(LOST, min(last, one.request - 1), words)
-    for kind, words, event in shrunk(session):
+    for broken in session.cache_breaks:
+        if broken.lane == 0 and broken.cause not in (cache.COMPACTION, cache.CLEARING):
+            cost = "" if broken.cost_usd is None else f", {money(broken.cost_usd)}"
+            description = f"{cause(broken.cause)}: {count(broken.tokens)} tokens charged again{cost}"
+            yield ChartMark(LOST, min(last, broken.request - 1), description)
+    for kind, description, event in shrunk(session):
         if event.lane == 0:
-            sizes = (
-                "?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after)
-            )
-            yield ChartMark(kind, min(last, event.request), f"{words}: {' → '.join(sizes)} tokens")
+            sizes = map(_count_or_unknown, (event.tokens_before, event.tokens_after))
+            yield ChartMark(kind, min(last, event.request), f"{description}: {' → '.join(sizes)} tokens")
+
+
+def _count_or_unknown(tokens: int | None) -> str:
+    return "?" if tokens is None else count(tokens)
 
 
 def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
@@ -184,7 +188,7 @@ def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
 
 def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
     """What all cache breaks together cost; None if the session's cost is unknown."""
-    costs = [one.cost_usd for one in of.cache_breaks if one.cost_usd is not None]
+    costs = [broken.cost_usd for broken in of.cache_breaks if broken.cost_usd is not None]
     return None if of.cost_usd is None else sum(costs)
 
 
@@ -224,8 +228,8 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
         copies = plural(of.copied_calls, "call is", "calls are")
         yield f"{copies} in more than one file (resumed or forked sessions) and counted once."
     for kind, number in of.repairs.items():
-        one, many, rest = wording("repairs").get(kind, (kind, kind, ""))
-        yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is repaired."
+        singular, plural_form, ending = wording("repairs").get(kind, (kind, kind, ""))
+        yield f"{plural(number, singular, plural_form)} {ending}; a server refuses this unless it is repaired."
     if of.damaged_lines:
         yield f"{plural(of.damaged_lines, 'damaged line')} could not be read."
     if unknown := sum(of.unknown_lines.values()):
@@ -245,16 +249,16 @@ _PLACEHOLDER = "/*FIGURES*/"
 
 def page(profile: ProfileReport) -> str:
     """The HTML page for a profile."""
-    most = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
+    points = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
     sessions = [
-        structs.replace(session, context_over_time=_thin(session.context_over_time, most))
+        structs.replace(session, context_over_time=_thin(session.context_over_time, points))
         for session in profile.sessions
     ]
     content = {
         "profile": structs.replace(profile, sessions=sessions),
         "version": __version__,
         "categories": {name: category(name) for name in profile.total.tokens_by_category},
-        "causes": {one.cause: cause(one.cause) for one in profile.total.cache_breaks},
+        "causes": {broken.cause: cause(broken.cause) for broken in profile.total.cache_breaks},
         "spans": [span(session.started, session.ended) for session in profile.sessions],
         "calls": [len(main_sizes(session)) for session in profile.sessions],
         "noticed": [list(remarks(session)) for session in profile.sessions],
@@ -267,11 +271,11 @@ def page(profile: ProfileReport) -> str:
     return template.replace(_PLACEHOLDER, figures)
 
 
-def _thin(points: list[Point], most: int) -> list[Point]:
-    """The main conversation's points; if there are more than ``most``, the largest of each stretch."""
+def _thin(points: list[Point], limit: int) -> list[Point]:
+    """The main conversation's points; if there are more than ``limit``, the largest of each stretch."""
     main = [point for point in points if not point.lane]
-    if len(main) <= most:
+    if len(main) <= limit:
         return main
-    edges = [round(number * len(main) / most) for number in range(most + 1)]
+    edges = [round(number * len(main) / limit) for number in range(limit + 1)]
     stretches = [main[low:high] for low, high in pairwise(edges)]
     return [max(stretch, key=lambda point: point.tokens) for stretch in stretches]

@@ -40,16 +40,16 @@ def categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType 
     room = max(0, min(40, width - 64))
     if room >= 6:
         table.add_column("", no_wrap=True, width=room, style="cyan")
-    most = max(carried.values())
+    largest_share = max(carried.values())
     for name in names[:shown]:
         tokens = carried.get(name, 0)
-        drawn = (bar(tokens, most, room),) if room >= 6 else ()
+        drawn = (bar(tokens, largest_share, room),) if room >= 6 else ()
         shown_name = fit(category(name), width - 36 - (room + 2 if drawn else 0))
         table.add_row(shown_name, count(of.tokens_by_category[name]), share(tokens, whole), *drawn)
-    if rest := names[shown:]:
-        once = sum(of.tokens_by_category[name] for name in rest)
-        again = sum(carried.get(name, 0) for name in rest)
-        table.add_row(f"{len(rest)} others", count(once), share(again, whole))
+    if others := names[shown:]:
+        once = sum(of.tokens_by_category[name] for name in others)
+        again = sum(carried.get(name, 0) for name in others)
+        table.add_row(f"{len(others)} others", count(once), share(again, whole))
     return Group(heading("Where the context went"), table)
 
 
@@ -58,14 +58,14 @@ def breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
     if not of.cache_breaks:
         return None
     sums: dict[str, tuple[int, int, float]] = {}
-    for one in of.cache_breaks:
-        number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
-        found = getattr(one, "count", 1)
-        sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
+    for broken in of.cache_breaks:
+        number, tokens, cost = sums.get(broken.cause, (0, 0, 0.0))
+        occurrences = getattr(broken, "count", 1)
+        sums[broken.cause] = (number + occurrences, tokens + broken.tokens, cost + (broken.cost_usd or 0.0))
     table = number_table("", "times", "tokens", "extra cost")
     for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
-        known = of.cost_usd is not None
-        table.add_row(cause(name), count(number), count(tokens), money(cost if known else None))
+        cost_known = of.cost_usd is not None
+        table.add_row(cause(name), count(number), count(tokens), money(cost if cost_known else None))
     return Group(heading("Cache lost", "tokens that were charged again"), table)
 
 
@@ -76,12 +76,14 @@ def shrinkings(session: SessionProfile) -> RenderableType | None:
     if not events:
         return None
     table = plain_table(("after request", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
-    for kind, words, event in events[:MOST_EVENTS]:
-        detail = "unrecorded" if kind == UNRECORDED else words
+    for kind, description, event in events[:MOST_EVENTS]:
+        detail = "unrecorded" if kind == UNRECORDED else description
         sizes = (event.tokens_before, event.tokens_after)
         table.add_row(count(event.request), detail, *("–" if one is None else count(one) for one in sizes))
-    more = len(events) - MOST_EVENTS
-    return Group(heading("Compactions and clearings", f"{more} more not shown" if more > 0 else ""), table)
+    hidden = len(events) - MOST_EVENTS
+    return Group(
+        heading("Compactions and clearings", f"{hidden} more not shown" if hidden > 0 else ""), table
+    )
 
 
 def largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
@@ -89,10 +91,10 @@ def largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
     if not items:
         return None
     names = [_kind(item) for item in items]
-    most = min(max(map(len, names)), max(10, width // 4))
+    name_width = min(max(map(len, names)), max(10, width // 4))
     # Two numbers, the space between columns, and the margin.
-    room = max(10, width - most - 24)
-    kinds = {**CUT, "max_width": most}
+    room = max(10, width - name_width - 24)
+    kinds = {**CUT, "max_width": name_width}
     texts = {**CUT, **NAME}
     table = plain_table(("tokens", NUMBER), ("in calls", NUMBER), ("", kinds), ("", texts))
     for item, name in zip(items, names, strict=True):
@@ -118,15 +120,16 @@ def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
     rows = [_group_figures(group, full=width >= 90) for group in groups]
     table = number_table("", *columns, "cost")
     # The figures and two blanks after each of them, and the margin.
-    taken = 1 + sum(max(map(len, column)) + 2 for column in zip((*columns, "cost"), *rows, strict=True))
-    room = max(0, min(30, width - taken - SHORTEST_NAME - 2))
+    figure_columns = zip((*columns, "cost"), *rows, strict=True)
+    figures_width = 1 + sum(max(map(len, column)) + 2 for column in figure_columns)
+    room = max(0, min(30, width - figures_width - SHORTEST_NAME - 2))
     if room:
         table.add_column("", no_wrap=True, width=room, style="cyan")
-    longest = max(SHORTEST_NAME, width - taken - room - (4 if room else 2))
-    most = max((group.cost_usd or 0.0 for group in groups), default=0.0)
+    longest = max(SHORTEST_NAME, width - figures_width - room - (4 if room else 2))
+    highest_cost = max((group.cost_usd or 0.0 for group in groups), default=0.0)
     for group, figures in zip(groups, rows, strict=True):
         name = group.group or "unknown"
-        drawn = (bar(group.cost_usd or 0.0, most or 1.0, room),) if room else ()
+        drawn = (bar(group.cost_usd or 0.0, highest_cost or 1.0, room),) if room else ()
         table.add_row(shorten(name, longest) if profile.by == "project" else name, *figures, *drawn)
     return Group(heading(f"By {profile.by}", note), table)
 
@@ -150,7 +153,9 @@ def _group_figures(group: UsageGroup, *, full: bool) -> list[str]:
 def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first; the files of its sub-agents are included."""
     rows = families(sessions)
-    rows.sort(key=lambda family: (-(_cost(family) or 0.0), -sum(one.usage.prompt for one in family)))
+    rows.sort(
+        key=lambda family: (-(_cost(family) or 0.0), -sum(session.usage.prompt for session in family))
+    )
     figures = (*(("calls", "peak") if width >= 76 else ()), "cost", *(("shrunk",) if width >= 110 else ()))
     table = plain_table(
         ("session", {**CUT, "ratio": 1}),
@@ -169,19 +174,19 @@ def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> Rend
 
 def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
     """A list for each session: its own profile, then those of the sub-agents it started."""
-    found = [[one] for one in sessions if one.agent_id is None]
-    of = {family[0].session_id: family for family in reversed(found)}
-    for one in sessions:
-        if one.agent_id is not None:
-            parent = one.parent or one.session_id
-            if parent not in of:
-                found.append(of.setdefault(parent, []))
-            of[parent].append(one)
-    return found
+    families_found = [[session] for session in sessions if session.agent_id is None]
+    family_of = {family[0].session_id: family for family in reversed(families_found)}
+    for session in sessions:
+        if session.agent_id is not None:
+            parent = session.parent or session.session_id
+            if parent not in family_of:
+                families_found.append(family_of.setdefault(parent, []))
+            family_of[parent].append(session)
+    return families_found
 
 
 def _cost(family: Sequence[SessionProfile]) -> float | None:
-    costs = [one.cost_usd for one in family if one.cost_usd is not None]
+    costs = [session.cost_usd for session in family if session.cost_usd is not None]
     return sum(costs) if costs else None
 
 
@@ -193,10 +198,10 @@ def _cells(family: Sequence[SessionProfile], width: int) -> Iterator[RenderableT
     yield Text(project_name(main.project))
     yield f"{started.astimezone():%Y-%m-%d}" if started else ""
     if width >= 76:
-        yield count(sum(one.api_calls for one in family))
+        yield count(sum(session.api_calls for session in family))
         yield count(main.peak_context_tokens)
     yield money(_cost(family))
     if width >= 110:
-        yield str(sum(one.compactions + one.clearings for one in family) or "")
+        yield str(sum(session.compactions + session.clearings for session in family) or "")
     if width >= 96:
         yield area_chart(main_sizes(main), 20, 1)[0]

@@ -26,10 +26,10 @@ MOST_ERRORS = 10
 
 def show(profile: ProfileReport, console: Console, *, limit: int, each: bool) -> None:
     """Print the profile."""
-    one = len(profile.sessions) == 1 and not profile.by
-    for session in profile.sessions if one or each else ():
+    single_session = len(profile.sessions) == 1 and not profile.by
+    for session in profile.sessions if single_session or each else ():
         console.print(session_page(session, console.width))
-    if profile.sessions and not one:
+    if profile.sessions and not single_session:
         console.print(_total_page(profile, console.width, limit))
     if profile.errors:
         console.print(_errors(profile))
@@ -75,7 +75,7 @@ def _total_page(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
 def _how_many(profile: ProfileReport) -> str:
     """How many sessions there are, in words; the file of a sub-agent belongs to the session that started it."""
     number = len(tables.families(profile.sessions))
-    agents = sum(one.agent_id is not None for one in profile.sessions)
+    agents = sum(session.agent_id is not None for session in profile.sessions)
     also = f", with {plural(agents, 'file')} of sub-agents" if agents else ""
     since = f", since {profile.since[:16].replace('T', ' ')}" if profile.since else ""
     return f"{plural(number, 'session')}{also}{since}"
@@ -126,7 +126,7 @@ def _context(session: SessionProfile, width: int) -> RenderableType | None:
         table.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
     signs = {column_of(mark.place, len(sizes), room): mark.kind for mark in chart_marks(session)}
     if signs:
-        row = "".join(SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
+        row = "".join(SIGNS[signs[column]] if column in signs else " " for column in range(room)).rstrip()
         legend = "   ".join(f"{sign} {kind}" for kind, sign in SIGNS.items() if kind in signs.values())
         table.add_row("", Text.assemble((f"{row}\n", "yellow"), (legend, "dim")))
     peak = session.peak_context_tokens
@@ -148,7 +148,7 @@ def _bullets(lines: Sequence[str]) -> RenderableType:
 
 def _errors(profile: ProfileReport) -> RenderableType:
     lines = [error.error for error in profile.errors[:MOST_ERRORS]]
-    if (more := len(profile.errors) - MOST_ERRORS) > 0:
-        lines.append(f"and {more} more")
+    if (hidden := len(profile.errors) - MOST_ERRORS) > 0:
+        lines.append(f"and {hidden} more")
     title = f"{plural(len(profile.errors), 'file was', 'files were')} not profiled"
     return Padding(Group(Text(title, style="bold yellow"), _bullets(lines)), (0, 0, 0, 1), expand=False)

@@ -26,10 +26,10 @@ DECLINED = 1
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--session", metavar="SESSION")
-    what.add_argument("--secret-digest", metavar="DIGEST")
-    what.add_argument("--secret-stdin", action="store_true")
+    target = command.add_mutually_exclusive_group(required=True)
+    target.add_argument("--session", metavar="SESSION")
+    target.add_argument("--secret-digest", metavar="DIGEST")
+    target.add_argument("--secret-stdin", action="store_true")
     command.add_argument("--project", type=Path, metavar="FOLDER")
     add_switches(command, "--yes", "--dry-run")
 
@@ -57,16 +57,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _purge_session(home: Home, options: argparse.Namespace) -> int:
-    found = find(home, options.session, options.project)
+    matching = find(home, options.session, options.project)
     name = options.session
-    if not found:
+    if not matching:
         raise UserError(f"{name}: no such session under {home.root}; 'sevenfold sessions --all' lists them")
-    if len(found) > 1:
-        places = "".join(f"\n  {one.transcript}" for one in found)
+    if len(matching) > 1:
+        places = "".join(f"\n  {session.transcript}" for session in matching)
         raise UserError(
             f"{name}: several sessions have this name; choose one with --project FOLDER{places}"
         )
-    (session,) = found
+    (session,) = matching
     there = extent(session)
     results = f"{there.results:,} of them stored results"
     about = f"{session.transcript}\n  {plural(there.files, 'file')}, {results}; {there.bytes:,} bytes\n"
@@ -79,8 +79,8 @@ def _purge_secrets(home: Home, leaks: list[Leak], options: argparse.Namespace) -
     if not affected:
         write(f"The secret is nowhere under {home.root}.\n")
         return 0
-    for one in affected:
-        for path, times in one.places.items():
+    for group in affected:
+        for path, times in group.places.items():
             write(f"{path}\n  {plural(times, 'place')}\n")
     if options.dry_run:
         return 0

@@ -96,8 +96,10 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
         return
     console = ReportConsole()
     console.print(f"{plural(status.records, 'record')} can be searched by words.")
-    made = plural(status.passages, "passage")
-    console.print(f"{made} can be compared by meaning; {status.vectors:,} have their vectors in the index.")
+    passages = plural(status.passages, "passage")
+    console.print(
+        f"{passages} can be compared by meaning; {status.vectors:,} have their vectors in the index."
+    )
 
 
 def _print(hits: list[Hit], in_context: int) -> None:
@@ -107,10 +109,10 @@ def _print(hits: list[Hit], in_context: int) -> None:
         console.say("Nothing matches well. The nearest records, which may be about something else:")
         console.print()
     for number, hit in enumerate(hits, 1):
-        what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
-        when = hit.timestamp[:19].replace("T", " ") or "no time"
+        kind = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
+        time = hit.timestamp[:19].replace("T", " ") or "no time"
         by = ", ".join(hit.matched)
-        console.say(f"{number}. {when}  {what}  {hit.uuid}  {by}", "bold")
+        console.say(f"{number}. {time}  {kind}  {hit.uuid}  {by}", "bold")
         for near in hit.before:
             console.say(f"     {near.kind}: {near.text}", "dim")
         marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
@@ -121,5 +123,5 @@ def _print(hits: list[Hit], in_context: int) -> None:
     if not hits:
         console.print("No matches.")
     if in_context:
-        more = plural(in_context, "match is", "matches are")
-        console.say(f"{more} still in the context; --all shows them.")
+        others = plural(in_context, "match is", "matches are")
+        console.say(f"{others} still in the context; --all shows them.")

@@ -72,11 +72,13 @@ def run(options: argparse.Namespace) -> int:
     policies = [replay.policy(name) for name in names]
     if options.model or options.window:
         check_model(options.model, options.window)
-    found = _found(options)
-    what = f"{plural(len(found.files), 'session')}, {plural(len(policies), 'policy', 'policies')}"
-    with transcripts.watch("replaying", len(found.files) * len(policies), what) as step:
+    found_files = _found(options)
+    description = (
+        f"{plural(len(found_files.files), 'session')}, {plural(len(policies), 'policy', 'policies')}"
+    )
+    with transcripts.watch("replaying", len(found_files.files) * len(policies), description) as step:
         report = replay.replay_files(
-            found,
+            found_files,
             policies,
             model=options.model,
             window=options.window,
@@ -101,9 +103,9 @@ def run(options: argparse.Namespace) -> int:
         min_retention=options.min_retention,
         no_unexpected_breaks=options.no_unexpected_breaks,
     )
-    exceeded = [
-        f"{total.policy}: {problem}" for total in report.totals for problem in limits.exceeded(total)
-    ]
+    exceeded: list[str] = []
+    for total in report.totals:
+        exceeded += [f"{total.policy}: {problem}" for problem in limits.exceeded(total)]
     if limits.any and report.errors:
         unread = plural(len(report.errors), "file")
         exceeded.append(f"{unread} could not be replayed, so no limit was checked there")

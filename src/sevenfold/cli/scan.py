@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,20 @@ def run(options: argparse.Namespace) -> int:
     if options.store and options.paths:
         raise InputError("name files, or a store with --store, but not both")
     files = transcripts.copies(options.store) if options.store else _files(options.paths)
-    found: dict[Path, list[dict[str, Any]]] = {}
+    findings: dict[Path, list[dict[str, Any]]] = {}
     errors: dict[Path, str] = {}
     sizes = {path: path.stat().st_size if path.is_file() else 0 for path in files}
     total = sum(sizes.values())
     done = 0
-    what = f"{plural(len(files), 'file')}, {total / 1e6:,.0f} MB"
-    with transcripts.watch("scanning", total, what) as step:
+    description = f"{plural(len(files), 'file')}, {total / 1e6:,.0f} MB"
+    with transcripts.watch("scanning", total, description) as step:
 
         def here(reached: int) -> None:
             step(done + reached)
 
         for path, size in sizes.items():
             try:
-                found[path] = _grouped(scan(path, here))
+                findings[path] = _grouped(scan(path, here))
             except UserError as error:
                 errors[path] = str(error)
             done += size
@@ -57,19 +58,23 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {
-                "files": [{"file": str(path), "findings": each} for path, each in found.items() if each],
-                "scanned": len(found),
-                "secrets": len(_distinct(found)),
+                "files": [
+                    {"file": str(path), "findings": secrets}
+                    for path, secrets in findings.items()
+                    if secrets
+                ],
+                "scanned": len(findings),
+                "secrets": len(_distinct(findings)),
                 "errors": [{"file": str(path), "error": error} for path, error in errors.items()],
             }
         )
-    elif found or not errors:
-        _print(found)
+    elif findings or not errors:
+        _print(findings)
     for message in errors.values():
         complain(f"{message}")
-    if any(found.values()):
+    if any(findings.values()):
         return FOUND
-    return FAILED if errors and not found else 0
+    return FAILED if errors and not findings else 0
 
 
 def _files(paths: list[Path]) -> list[Path]:
@@ -77,11 +82,17 @@ def _files(paths: list[Path]) -> list[Path]:
         return list(user_home().texts())
     files: dict[Path, None] = {}
     for path in paths:
-        # Unlike `rglob`, `walk` skips folders that cannot be read or that disappear meanwhile.
-        inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-        wanted = (one for one in inside if one.suffix in _KINDS and one.is_file())
-        files.update(dict.fromkeys(sorted(wanted) if path.is_dir() else [path]))
+        files.update(dict.fromkeys(sorted(_files_inside(path)) if path.is_dir() else [path]))
     return list(files)
+
+
+def _files_inside(folder: Path) -> Iterator[Path]:
+    # Unlike `rglob`, `walk` skips folders that cannot be read or that disappear meanwhile.
+    for subfolder, _, names in os.walk(folder):
+        for name in names:
+            file = Path(subfolder, name)
+            if file.suffix in _KINDS and file.is_file():
+                yield file
 
 
 def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
@@ -97,18 +108,18 @@ def _grouped(hits: Iterable[SecretHit]) -> list[dict[str, Any]]:
     return list(secrets.values())
 
 
-def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
-    for path, secrets in found.items():
+def _print(findings: dict[Path, list[dict[str, Any]]]) -> None:
+    for path, secrets in findings.items():
         if secrets:
             write(f"{path}\n")
         for secret in secrets:
             times = "once" if secret["count"] == 1 else f"{secret['count']:,} times"
-            where = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
+            lines = f"{'line' if len(secret['lines']) == 1 else 'lines'} {_some(secret['lines'])}"
             records = f" ({_some(secret['records'])})" if secret["records"] else ""
-            write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {where}{records}\n")
-    concerned = sum(map(bool, found.values()))
-    distinct = _distinct(found)
-    files = plural(len(found), "file")
+            write(f"  {secret['kind']:<20} {secret['digest']}  {times}, {lines}{records}\n")
+    concerned = sum(map(bool, findings.values()))
+    distinct = _distinct(findings)
+    files = plural(len(findings), "file")
     if not distinct:
         write(f"No secrets in {files}.\n")
         return
@@ -116,10 +127,16 @@ def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
         f"{plural(len(distinct), 'secret')} in {concerned:,} of {files}. Anything in a transcript has been sent to a "
         "provider: replace the secret.\n"
     )
-    own = {path: each for path, each in found.items() if path.absolute().is_relative_to(user_home().root)}
-    if kept := _distinct(own):
-        write(f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(kept)}\n")
-    if distinct - kept:
+    own_findings = {
+        path: secrets
+        for path, secrets in findings.items()
+        if path.absolute().is_relative_to(user_home().root)
+    }
+    if own_secrets := _distinct(own_findings):
+        write(
+            f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(own_secrets)}\n"
+        )
+    if distinct - own_secrets:
         write(
             "Files of other tools are not changed by Sevenfold: remove them there, or edit them yourself.\n"
         )
@@ -130,5 +147,5 @@ def _some(values: list[Any]) -> str:
     return shown + (f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else "")
 
 
-def _distinct(found: dict[Path, list[dict[str, Any]]]) -> set[str]:
-    return {secret["digest"] for secrets in found.values() for secret in secrets}
+def _distinct(findings: dict[Path, list[dict[str, Any]]]) -> set[str]:
+    return {secret["digest"] for secret in chain.from_iterable(findings.values())}

@@ -93,10 +93,10 @@ def run(options: argparse.Namespace) -> int:
 
 def store_of(options: argparse.Namespace) -> Path | str:
     """Where a server keeps its sessions and accounts."""
-    given: str | None = options.store
-    if given is None:
+    url: str | None = options.store
+    if url is None:
         return user_home().root / "server"
-    return given if "://" in given else Path(given).expanduser().absolute()
+    return url if "://" in url else Path(url).expanduser().absolute()
 
 
 def _tools(names: list[str]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
         if options.store:
             write("No sessions in this store yet.\n")
             return 0
-        where = "on this machine" if options.all else "in this folder"
-        write(f"No sessions {where} yet; 'sevenfold chat' starts one.\n")
+        scope = "on this machine" if options.all else "in this folder"
+        write(f"No sessions {scope} yet; 'sevenfold chat' starts one.\n")
     return 0
 
 
@@ -80,17 +80,18 @@ def _delete(options: argparse.Namespace) -> int:
         return _delete_in_store(options)
     home = user_home()
     folder = options.folder
-    found = find(home, options.name, folder)
-    if not found:
+    matching = find(home, options.name, folder)
+    if not matching:
         # A session without a transcript can be found only by its exact name, which this is not; others by title too.
-        kept = [one for one in archived.stored() if one.path.parent == home.project(folder).folder]
-        if not kept:
+        project = home.project(folder).folder
+        stored_here = [session for session in archived.stored() if session.path.parent == project]
+        if not stored_here:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
-        found = find(home, archived.named(options.name, kept).name, folder)
-    for one in found:
-        there = extent(one)
-        about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
-        if code := purge.remove_if_confirmed(home, one, options, about, "Delete"):
+        matching = find(home, archived.named(options.name, stored_here).name, folder)
+    for session in matching:
+        there = extent(session)
+        about = f"{session.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
+        if code := purge.remove_if_confirmed(home, session, options, about, "Delete"):
             return code
     return 0
 
@@ -117,58 +118,66 @@ def _import(options: argparse.Namespace) -> int:
         )
     recorded = rewrite.inspect(transcripts.find(options.name, options.store))
     # The copy gets another id, because a shared one would name neither of the two sessions.
-    kept = user_home().project(options.folder).session(f"from-{recorded.session}")
-    target = kept.transcript
+    new_session = user_home().project(options.folder).session(f"from-{recorded.session}")
+    target = new_session.transcript
     if target.exists():
-        raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
+        raise Refused(
+            f"{options.name} is here already; sevenfold chat --resume {new_session.name} continues it"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     rewrite.write_new(target, rewrite.DraftLog(recorded.path, recorded.converted))
-    write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {kept.name}\n")
+    write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {new_session.name}\n")
     return 0
 
 
 def _here(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in sessions(folder):
-        yield {"name": one.name, "title": one.title, **_file(one)}
+    for session in sessions(folder):
+        yield {"name": session.name, "title": session.title, **_file(session)}
 
 
 def _everywhere() -> Iterator[dict[str, Any]]:
-    found = archived.stored()
-    with transcripts.watch("reading titles", len(found)) as step:
-        for number, one in enumerate(found):
-            yield {"name": one.name, "tool": one.tool, **structs.asdict(one.about()), **_file(one)}
+    stored = archived.stored()
+    with transcripts.watch("reading titles", len(stored)) as step:
+        for number, session in enumerate(stored):
+            yield {
+                "name": session.name,
+                "tool": session.tool,
+                **structs.asdict(session.about()),
+                **_file(session),
+            }
             step(number)
 
 
-def _in_store(url: str, most: int | None) -> Iterator[dict[str, Any]]:
-    for one in stores.listed(url, most):
-        info = one.info
+def _in_store(url: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    for listed in stores.listed(url, limit):
+        info = listed.info
         yield {
             "name": info.name,
             "tool": "Sevenfold",
-            "title": one.title,
-            "project": one.project,
+            "title": listed.title,
+            "project": listed.project,
             "modified": info.modified,
             "bytes": info.size,
         }
 
 
-def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
-    return {"modified": one.modified, "bytes": one.size, "path": str(one.path)}
+def _file(session: KeptSession | StoredSession) -> dict[str, Any]:
+    return {"modified": session.modified, "bytes": session.size, "path": str(session.path)}
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table with the full names of sessions, because other commands take them; titles are cut to fit."""
     console = ReportConsole()
     now = time.time()
-    more, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
-    more = more if console.width >= room else []
+    further_columns, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
+    further_columns = further_columns if console.width >= room else []
     whole: Column = {"no_wrap": True}
-    columns = [(name, whole) for name in ("session", "last used", *more)]
+    columns = [(name, whole) for name in ("session", "last used", *further_columns)]
     table = plain_table(*columns, ("title", {**CUT, "ratio": 1}), expand=True)
     for row in rows:
         age = f"{duration(max(0.0, now - row['modified']))} ago"
         project = one_line(project_name(row.get("project", "")), 16)
         cells = {**row, "project": project, "size": size(row["bytes"])}
-        table.add_row(*(Text(cell) for cell in (row["name"], age, *map(cells.get, more), row["title"])))
+        texts = (row["name"], age, *map(cells.get, further_columns), row["title"])
+        table.add_row(*map(Text, texts))
     console.print(table)

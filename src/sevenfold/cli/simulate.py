@@ -62,11 +62,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _model(given: str) -> tuple[str, int]:
+def _model(text: str) -> tuple[str, int]:
     """Parse NAME=TOKENS into a model's name and window; raises `argparse.ArgumentTypeError` for anything else."""
-    name, _, window = given.rpartition("=")
+    name, _, window = text.rpartition("=")
     if not name or not window.isdigit() or int(window) < 1:
-        raise argparse.ArgumentTypeError(f"{given!r} is no NAME=TOKENS, as in qwen3=32768")
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=TOKENS, as in qwen3=32768")
     return name, int(window)
 
 

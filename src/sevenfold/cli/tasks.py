@@ -33,10 +33,10 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if the session did not respond to a kill, else 0."""
     project = user_home().project(options.folder)
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
-        found = list(_tasks(project, mailbox))
+        found_tasks = list(_tasks(project, mailbox))
         if options.action == "kill":
-            return _kill(options.task, found)
-    lines = [f"{session.name}:{task_line(task, time.time())}" for session, _, task in found]
+            return _kill(options.task, found_tasks)
+    lines = [f"{session.name}:{task_line(task, time.time())}" for session, _, task in found_tasks]
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines) or "Nothing runs in the background.\n")
     return 0
 
@@ -49,10 +49,10 @@ def _tasks(project: Project, mailbox: SqliteMailbox) -> Iterator[FoundTask]:
     """The tasks of the sessions that are open in some process."""
     for session in project.all_sessions():
         file = TaskFile(FileFolder(session.agent), session.name, mailbox)
-        kept = file.read()
-        if kept is None or not _is_open(session.transcript):
+        task_list = file.read()
+        if task_list is None or not _is_open(session.transcript):
             continue
-        for task in kept.tasks:
+        for task in task_list.tasks:
             yield session, file, task
 
 
@@ -66,26 +66,29 @@ def _is_open(transcript: Path) -> bool:
 
 def task_line(task: Task, now: float) -> str:
     """A task in one line."""
-    parts: list[str] = [task.state]
+    states: list[str] = [task.state]
     if task.started is not None:
-        parts.append(f"started {duration(max(0.0, now - task.started))} ago")
+        states.append(f"started {duration(max(0.0, now - task.started))} ago")
     if task.usd is not None:
-        parts.append(money(task.usd))
+        states.append(money(task.usd))
     name = one_line(task.name, 80)
-    what = f"{task.kind}: {name}" if name != task.kind else name
-    return f"{task.id}  {', '.join(parts)}  {what}{f' ({task.progress})' if task.progress else ''}"
+    description = f"{task.kind}: {name}" if name != task.kind else name
+    return f"{task.id}  {', '.join(states)}  {description}{f' ({task.progress})' if task.progress else ''}"
 
 
-def _kill(wanted: str | None, found: list[FoundTask]) -> int:
+def _kill(wanted: str | None, found_tasks: list[FoundTask]) -> int:
+    """Stop the running task of this id, with or without its session's name."""
     if not wanted:
         raise Refused("say which task to stop: sevenfold tasks kill ID")
-    running = {f"{session.name}:{task.id}": (file, task) for session, file, task in found if not task.over}
-    fitting = {name: one for name, one in running.items() if wanted in (name, one[1].id)}
+    running = {
+        f"{session.name}:{task.id}": (file, task) for session, file, task in found_tasks if not task.over
+    }
+    fitting = {name: owned for name, owned in running.items() if wanted in (name, owned[1].id)}
     if len(fitting) != 1:
         names = ", ".join(fitting or running)
-        how = "several tasks are" if fitting else "no running task is"
-        others = f"; there are: {names}" if names else "; nothing runs in the background"
-        raise Refused(f"{how} called {wanted!r}{others}")
+        problem = "several tasks are" if fitting else "no running task is"
+        hint = f"; there are: {names}" if names else "; nothing runs in the background"
+        raise Refused(f"{problem} called {wanted!r}{hint}")
     ((file, task),) = fitting.values()
     outcome = file.order("stop", task.id, PATIENCE)
     if outcome is None:

@@ -72,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
         max_usd=options.max_usd or team.max_usd,
     )
     chosen.require_key()
-    made = agent_options(chosen)
-    with closing(made["client"]), Agent(model, **made) as agent:
+    agent_settings = agent_options(chosen)
+    with closing(agent_settings["client"]), Agent(model, **agent_settings) as agent:
         return _work(agent, team)
 
 
@@ -95,15 +95,16 @@ def _work(agent: Agent, team: TeamFile) -> int:
             ended = agent.map(team.tasks, team.agent, view.progress)
             view.ended(ended)
         complain("merging the reports")
-        entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
+        entries = filter(None, (workers.roster.get(end.agent) for end in ended))
         # A note, because the agents' reports must not count as the user's words.
-        reports = (f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
+        reports = (f"Task: {entry.started.prompt}\n\n{workers.report(entry)}" for entry in entries)
         agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
     joined = newest is None or newest.said.key != REPORTS
     text = _finish_interrupted_turn(agent) if joined else agent.run(team.join).text
     sys.stdout.write(f"{clean(text)}\n")
-    failed = sum(one.status != "completed" for one in workers.roster if one.started.call.startswith(MAPPED))
+    mapped = [entry for entry in workers.roster if entry.started.call.startswith(MAPPED)]
+    failed = sum(entry.status != "completed" for entry in mapped)
     usd = agent.session.gauge.usd
     done = f"{plural(len(team.tasks) - failed, 'task')} done{f', {failed} not' if failed else ''}"
     cost = f", {money(usd)} in all" if usd is not None else ""
@@ -116,8 +117,8 @@ def _finish_interrupted_turn(agent: Agent) -> str:
     newest = agent.session.conversation.transcript.view.newest
     if newest is not None and newest.said.role != "assistant":
         return agent.run().text
-    said = newest.said.blocks if newest is not None else ()
-    return text_of(said)
+    blocks = newest.said.blocks if newest is not None else ()
+    return text_of(blocks)
 
 
 def read_team(path: Path) -> TeamFile:
@@ -130,9 +131,12 @@ def read_team(path: Path) -> TeamFile:
         raise UserError(f"{path}: it is not a text in UTF-8") from error
     if unknown := [key for key in page.values if key not in KNOWN]:
         raise InputError(f"{path}: unknown key {unknown[0]!r} in its head; there are {', '.join(KNOWN)}")
-    opening, *rest = _HEADING.split(page.body)
-    sections = dict(zip([one.lower() for one in rest[::2]], rest[1::2], strict=True))
-    tasks = [" ".join(one.split()) for one in _ITEM.split(sections.get("tasks", ""))[1:] if one.strip()]
+    opening, *sections_text = _HEADING.split(page.body)
+    # The split alternates between headings and what is below them.
+    headings = map(str.lower, sections_text[::2])
+    sections = dict(zip(headings, sections_text[1::2], strict=True))
+    items = _ITEM.split(sections.get("tasks", ""))[1:]
+    tasks = [" ".join(item.split()) for item in items if item.strip()]
     if not opening.strip():
         raise InputError(f"{path}: say above the tasks what the agent should know or read first")
     if not tasks or len(tasks) > MOST_TASKS:
@@ -140,12 +144,12 @@ def read_team(path: Path) -> TeamFile:
             f"{path}: it needs a list of 1 to {MOST_TASKS} tasks under the heading '## Tasks', each beginning with '- '"
         )
     head = page.values
-    mode: Mode | None = next((one for one in get_args(Mode) if one == head.get("mode")), None)
+    mode: Mode | None = next((known for known in get_args(Mode) if known == head.get("mode")), None)
     if mode is None and "mode" in head:
         raise InputError(f"{path}: mode is {head['mode']!r}; it must be one of {', '.join(get_args(Mode))}")
     limit = head.get("max_usd")
     try:
-        most = None if limit is None else float(limit)
+        max_usd = None if limit is None else float(limit)
     except ValueError:
         raise InputError(f"{path}: max_usd is {limit!r}; it must be a number of dollars") from None
     return TeamFile(
@@ -156,7 +160,7 @@ def read_team(path: Path) -> TeamFile:
         model=head.get("model") or DEFAULT_MODEL,
         mode=mode,
         agent=head.get("agent") or "fork",
-        max_usd=most,
+        max_usd=max_usd,
     )
 
 

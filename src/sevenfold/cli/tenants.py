@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from sevenfold.doors.server.account_databases import open_accounts
 
     if options.action != "list" and not options.name:
-        what = "the id of a token" if options.action == "revoke" else "a tenant"
-        raise InputError(f"name {what}: sevenfold tenants {options.action} NAME")
+        missing = "the id of a token" if options.action == "revoke" else "a tenant"
+        raise InputError(f"name {missing}: sevenfold tenants {options.action} NAME")
     accounts = open_accounts(store_of(options))
     try:
         return _ACTIONS[options.action](accounts, options)
@@ -55,28 +55,28 @@ def _list(accounts: Accounts, options: argparse.Namespace) -> int:
     for tenant in tenants:
         spending, _ = accounts.spending(Caller(tenant))
         budget = "no budget" if tenant.budget is None else f"of {tenant.budget}"
-        each = "" if tenant.user_budget is None else f", {tenant.user_budget} for each user"
-        write(f"{clean(tenant.name)}: ${spending.spent:,.4f} spent {budget}{each}\n")
+        user_budget = "" if tenant.user_budget is None else f", {tenant.user_budget} for each user"
+        write(f"{clean(tenant.name)}: ${spending.spent:,.4f} spent {budget}{user_budget}\n")
         for token in accounts.tokens(tenant.name):
-            made = datetime.fromtimestamp(token.made, UTC).date().isoformat()
-            whose = "" if token.user is None else f" for {clean(token.user)}"
-            write(f"  token {token.id}{whose}, made {made} {clean(token.label)}".rstrip() + "\n")
+            created = datetime.fromtimestamp(token.made, UTC).date().isoformat()
+            user = "" if token.user is None else f" for {clean(token.user)}"
+            write(f"  token {token.id}{user}, made {created} {clean(token.label)}".rstrip() + "\n")
     return 0
 
 
 def _add(accounts: Accounts, options: argparse.Namespace) -> int:
     from sevenfold.doors.server.accounts import SpendingLimit, Tenant
 
-    known = accounts.tenant(options.name)
-    budget = known.budget if known else None
-    user_budget = known.user_budget if known else None
+    existing = accounts.tenant(options.name)
+    budget = existing.budget if existing else None
+    user_budget = existing.user_budget if existing else None
     if options.budget is not None:
         budget = None if options.budget == "none" else SpendingLimit.of(options.budget)
     if options.user_budget is not None:
         user_budget = None if options.user_budget == "none" else SpendingLimit.of(options.user_budget)
     accounts.keep_tenant(Tenant(options.name, budget, user_budget))
-    write(f"{clean(options.name)}: {'changed' if known else 'added'}\n")
-    if known is None:
+    write(f"{clean(options.name)}: {'changed' if existing else 'added'}\n")
+    if existing is None:
         write(f"Now make a token: sevenfold tenants token {clean(options.name)}\n")
     return 0
 

@@ -61,11 +61,11 @@ def money(amount: float | None) -> str:
     return f"${amount:,.2f}"
 
 
-def share(part: float, whole: float) -> str:
+def share(amount: float, whole: float) -> str:
     """A percentage that never rounds a positive share down to zero."""
     if not whole:
         return "–"
-    percent = 100 * part / whole
+    percent = 100 * amount / whole
     if 0 < percent < 0.1:
         return "<0.1%"
     return f"{percent:.1f}%" if percent < 99.95 or percent > 100 else "100%"
@@ -113,17 +113,17 @@ def stopwatch(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if seconds < 59.5:
         return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02} s"
+        return f"{minutes} min {seconds_left:02} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def whole_seconds(seconds: float) -> str:
     """How long something will still take, to the second, so that it can be counted down."""
-    minutes, rest = divmod(max(0, ceil(seconds)), 60)
+    minutes, seconds_left = divmod(max(0, ceil(seconds)), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+        return f"{minutes} min {seconds_left:02} s" if minutes else f"{seconds_left} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
@@ -143,8 +143,9 @@ def wording(table: str) -> dict[str, Any]:
     """A table of ``words.toml``, which maps names used in records to words for people."""
     import tomllib  # imported late, because the list of commands does not need it and must appear at once
 
-    found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))[table]
-    return found
+    tables = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+    words: dict[str, Any] = tables[table]
+    return words
 
 
 def category(name: str) -> str:
@@ -160,8 +161,8 @@ def tool_name(name: str) -> str:
 
 def source(name: str) -> str:
     """The words for a query source, such as ``session_memory`` or ``agent:reviewer``."""
-    kind, _, rest = name.partition(":")
-    return f"{wording('sources').get(kind, kind.replace('_', ' '))}{f' {rest}' if rest else ''}"
+    kind, _, qualifier = name.partition(":")
+    return f"{wording('sources').get(kind, kind.replace('_', ' '))}{f' {qualifier}' if qualifier else ''}"
 
 
 def cause(name: str) -> str:
@@ -211,8 +212,11 @@ def shorten(text: str, room: int) -> str:
 # -- arguments -------------------------------------------------------------------------------
 
 
-def number(kind: type[N], low: float, words: str, high: float = float("inf")) -> Callable[[str], N]:
-    """The argparse type for a number from ``low`` to below ``high``; ``words`` describe it in the error message."""
+def number(kind: type[N], low: float, description: str, high: float = float("inf")) -> Callable[[str], N]:
+    """The argparse type for a number from ``low`` to below ``high``; the error message says that it is not that.
+
+    ``description`` completes "… is not".
+    """
 
     def read(text: str) -> N:
         try:
@@ -220,7 +224,7 @@ def number(kind: type[N], low: float, words: str, high: float = float("inf")) ->
         except ValueError:
             value = kind(low - 1)
         if not low <= value < high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {words}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
         return value
 
     return read
@@ -263,10 +267,10 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
+def not_installed(feature: str, extras: str, error: ModuleNotFoundError) -> UserError:
     """The error for a missing module that comes with extras of the package."""
     return UserError(
-        f"the {what} needs {(error.name or '').partition('.')[0]}, which is not installed; run: pip install "
+        f"the {feature} needs {(error.name or '').partition('.')[0]}, which is not installed; run: pip install "
         f"'sevenfold[{extras}]'"
     )
 

@@ -37,14 +37,14 @@ def copies(store: str) -> list[Path]:
     """Copies of the newest sessions of a store; raises `InputError` if there are none. Shows progress."""
     if stores.by_url_of_store(store) is None:
         return [find("", store)]
-    found: list[Path] = []
+    paths: list[Path] = []
     with watch("copying sessions", stores.MOST_COPIED) as step:
         for copy in stores.copies(store):
-            found.append(copy)
-            step(len(found))
-    if not found:
+            paths.append(copy)
+            step(len(paths))
+    if not paths:
         raise InputError("there are no sessions in this store")
-    return found
+    return paths
 
 
 def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], None]]:
@@ -54,7 +54,7 @@ def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], N
 
 
 @contextmanager
-def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], None]]:
+def watch(doing: str, total: int, amount: str = "") -> Iterator[Callable[[int], None]]:
     """Show progress on the error stream, if the work takes a while: a bar on a terminal, elsewhere one line.
 
     Yields a function to call with how much of ``total`` is done.
@@ -66,7 +66,7 @@ def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], No
         def step(reached: int) -> None:
             nonlocal show
             if show is None and time.monotonic() >= patient_until:
-                show = shown.enter_context(_bar(doing, total, what))
+                show = shown.enter_context(_bar(doing, total, amount))
             if show is not None:
                 show(completed=reached)
 
@@ -74,9 +74,9 @@ def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], No
 
 
 @contextmanager
-def _bar(doing: str, total: int, what: str) -> Iterator[Callable[..., None]]:
+def _bar(doing: str, total: int, amount: str) -> Iterator[Callable[..., None]]:
     if not sys.stderr.isatty():
-        complain(f"{doing} {what}".strip())
+        complain(f"{doing} {amount}".strip())
         sys.stderr.flush()
         yield lambda completed: None
         return

@@ -17,9 +17,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
     add("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER")
-    what = command.add_mutually_exclusive_group()
-    what.add_argument("--revoke", action="store_true")
-    what.add_argument("--list", action="store_true")
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument("--revoke", action="store_true")
+    choice.add_argument("--list", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,9 +38,11 @@ def run(options: argparse.Namespace) -> int:
         write(f"{options.folder.expanduser().resolve()} {state}\n")
         return 0
     folder = trust.add(options.folder)
-    found = brings(folder)
-    what = "this takes effect, and you are asked again if it changes:" if found else "it brings nothing yet"
-    write("\n".join([f"{folder} is trusted; {what}", *(f"  {clean(name)}" for name in found), ""]))
+    brought = brings(folder)
+    effect = (
+        "this takes effect, and you are asked again if it changes:" if brought else "it brings nothing yet"
+    )
+    write("\n".join([f"{folder} is trusted; {effect}", *(f"  {clean(name)}" for name in brought), ""]))
     return 0
 
 
@@ -51,7 +53,10 @@ def _about(trust: Trust, folder: Path) -> str:
     changes = trust.changes(folder)
     if changes:
         return "".join(
-            ["  (changed since you trusted it, so it is not)", *(f"\n  {clean(one)}" for one in changes)]
+            [
+                "  (changed since you trusted it, so it is not)",
+                *(f"\n  {clean(change)}" for change in changes),
+            ]
         )
     agreed = (f"server {name} (agreed to)" for name in trust.servers(folder))
     return "".join(f"\n  {clean(name)}" for name in (*brings(folder), *agreed))

@@ -25,11 +25,11 @@ def run(options: argparse.Namespace) -> int:
         write("Nothing was removed.\n")
         return 0
     must_be_user("sevenfold uninstall")
-    left = uninstall(options.program)
-    write("".join(f"{clean(reason)}\n" for reason in left))
+    leftovers = uninstall(options.program)
+    write("".join(f"{clean(reason)}\n" for reason in leftovers))
     write(
         f"Removed. Nothing of ours is left in {options.program}.\n"
-        if not left
+        if not leftovers
         else "The rest was removed.\n"
     )
     return 0

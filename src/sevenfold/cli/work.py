@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
     limits = JobLimits(
         at_once=options.at_once,
         per_tenant=options.per_tenant,
-        per_model={model: int(most) for model, most in _by_model(options.per_model, "--per-model").items()},
+        per_model={
+            model: int(limit) for model, limit in _by_model(options.per_model, "--per-model").items()
+        },
         starts_per_minute=_by_model(options.starts_per_minute, "--starts-per-minute"),
     )
     how = WorkerOptions(
@@ -80,31 +82,31 @@ def _serve(worker: PostgresWorker, grace: float) -> int:
         end.daemon = True
         end.start()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         write("working; Ctrl-C hands over what runs and ends\n")
         sys.stdout.flush()
         return 0 if worker.run() else NOT_HANDED_OVER
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-def _agents(given: list[str]) -> Mapping[str, MakeAgent]:
+def _agents(options: list[str]) -> Mapping[str, MakeAgent]:
     agents: dict[str, MakeAgent] = {}
-    for text in given:
-        name, equals, place = text.rpartition("=")
+    for text in options:
+        name, equals, function_path = text.rpartition("=")
         # Without a name of its own, an agent is known by the function's name.
-        agents[name if equals else place.rpartition(":")[2]] = imported_maker(place)
+        agents[name if equals else function_path.rpartition(":")[2]] = imported_maker(function_path)
     return agents
 
 
-def _by_model(given: list[str], option: str) -> Mapping[str, float]:
+def _by_model(options: list[str], option: str) -> Mapping[str, float]:
     limits: dict[str, float] = {}
-    for text in given:
-        model, _, most = text.rpartition("=")
+    for text in options:
+        model, _, limit = text.rpartition("=")
         try:
-            limits[model] = float(most)
+            limits[model] = float(limit)
         except ValueError:
             limits[model] = 0.0
         if not model or limits[model] <= 0:
