@@ -115,11 +115,11 @@ def replay(session: Session, prior: Prior) -> tuple[list[Step], list[Step]]:
     steps, stretches = [], []
     first = session.reports[0]
     for measured, following in zip(session.reports, [*session.reports[1:], None], strict=True):
-        if measured.before is None:
+        if measured.previous is None:
             first = measured
         else:
             steps.append(_step(gauge, measured))
-        if measured is not first and (following is None or following.before is None):
+        if measured is not first and (following is None or following.previous is None):
             stretches.append(_stretch(_gauge(measured, prior), first, measured))
         gauge = gauge.observe(measured)
     return steps, stretches
@@ -131,7 +131,7 @@ def _gauge(measured: Measured, prior: Prior) -> Gauge:
 
 
 def _step(gauge: Gauge, measured: Measured) -> Step:
-    before = measured.before
+    before = measured.previous
     assert before is not None
     start, expected = before.prompt, gauge.expected(before)
     chars = _characters(before.reply + before.since - before.removed)

@@ -181,7 +181,7 @@ def _watched_calls(client: programs.Client) -> dict[str, story.CallTokens]:
             match entries.read(line):
                 case Said(message_id=message, usage=usage) if message and usage is not None:
                     calls[message] = story.CallTokens.of(usage)
-                case Decision(made=Billed(request=request, usage=reported)):
+                case Decision(record=Billed(request=request, usage=reported)):
                     calls[request] = story.CallTokens.of(Usage.read(reported))
     return calls
 

@@ -552,7 +552,7 @@ def test_an_answer_on_another_branch_is_compared_with_what_that_branch_holds():
     view = View()
     measured = [view.add(entries.read(line)) for line in story.lines][-1]
     assert measured is not None
-    assert measured.before is None
+    assert measured.previous is None
     assert measured.sent == measure(blocks.text("hello"))
 
 

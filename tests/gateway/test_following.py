@@ -91,9 +91,9 @@ class Program:
 
     def relayed(self, name: str = "work") -> list[Relayed]:
         return [
-            entry.made
+            entry.record
             for entry in self.entries(name)
-            if isinstance(entry, Decision) and isinstance(entry.made, Relayed)
+            if isinstance(entry, Decision) and isinstance(entry.record, Relayed)
         ]
 
     def context(self, name: str = "work") -> list[str]:
@@ -378,9 +378,9 @@ def test_what_changed_in_front_of_the_messages_is_named(program: Program) -> Non
     program.send(more, text("answer 2"), system="be long", model="claude-sonnet-4-5")
     assert [made.changes for made in program.relayed()] == [[], ["tools"], ["model", "tools", "system"]]
     epochs = [
-        entry.made
+        entry.record
         for entry in program.entries()
-        if isinstance(entry, Decision) and isinstance(entry.made, Epoch)
+        if isinstance(entry, Decision) and isinstance(entry.record, Epoch)
     ]
     assert [epoch.reason for epoch in epochs] == ["gateway", "tools", "model and tools and system"]
 

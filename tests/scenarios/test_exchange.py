@@ -56,10 +56,10 @@ def test_every_request_can_be_made_again_from_its_record():
         sent = [request.raw for request in held.simulator.requests]
     view, rebuilt = View(), []
     for offset, entry in read(log):
-        if isinstance(entry, Decision) and isinstance(entry.made, Request):
+        if isinstance(entry, Decision) and isinstance(entry.record, Request):
             assert view.epoch is not None
-            body = rebuild(view.epoch, entry.made, view.messages())
-            assert body.sha256 == entry.made.sha256
+            body = rebuild(view.epoch, entry.record, view.messages())
+            assert body.sha256 == entry.record.sha256
             rebuilt.append(body.raw)
         view.add(entry, offset)
     assert [body[:-1] + b',"stream":true}' for body in rebuilt] == sent

@@ -29,7 +29,9 @@ def clearings(held: Held) -> list[Clearing]:
 
 def epochs(held: Held) -> list[Epoch]:
     found = (entries.read(line) for _, line in held.store.log.read())
-    return [entry.made for entry in found if isinstance(entry, Decision) and isinstance(entry.made, Epoch)]
+    return [
+        entry.record for entry in found if isinstance(entry, Decision) and isinstance(entry.record, Epoch)
+    ]
 
 
 def worked(rounds: int = 9, *tools: str, content: Any = LINE * 60, **options: Any) -> Held:

@@ -194,7 +194,7 @@ def test_a_request_record_stays_small(tmp_path: Path) -> None:
         sizes = [
             len(line)
             for offset, entry in read(log)
-            if isinstance(entry, Decision) and isinstance(entry.made, Request)
+            if isinstance(entry, Decision) and isinstance(entry.record, Request)
             for _, line in [next(iter(log.read(offset)))]
         ]
         assert len(sizes) == 3

@@ -60,7 +60,9 @@ def answered(*results: Any, tools: Sequence[str] = ("Shell",), **options: Any) -
 
 def recorded(held: Held, kind: type) -> list[Any]:
     found = (entries.read(line) for _, line in held.store.log.read())
-    return [entry.made for entry in found if isinstance(entry, Decision) and isinstance(entry.made, kind)]
+    return [
+        entry.record for entry in found if isinstance(entry, Decision) and isinstance(entry.record, kind)
+    ]
 
 
 def said_in_full(held: Held, words: str) -> bool:

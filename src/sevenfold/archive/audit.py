@@ -112,7 +112,7 @@ def _begins(entry: Entry) -> bool | None:
 
 def _compacts(entry: Entry) -> bool:
     """Whether an entry makes a compaction valid: the commit of ours, the boundary of another tool's."""
-    return isinstance(entry, Boundary) or (isinstance(entry, Decision) and isinstance(entry.made, Commit))
+    return isinstance(entry, Boundary) or (isinstance(entry, Decision) and isinstance(entry.record, Commit))
 
 
 def _ends(entry: Entry) -> bool:

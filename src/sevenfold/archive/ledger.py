@@ -74,7 +74,7 @@ def ledger_entry(entry: Entry, request: int, requests: Sequence[SentRequest]) ->
             size = sum(stored_result.size for stored_result in stored.values())
             detail = f"{size:,} bytes to disk, a preview stays"
             return LedgerEntry("offload", request, "Moved a large result out", detail, "", said.timestamp)
-        case Decision(made=made):
+        case Decision(record=made):
             return _own(made, request)
         case _:
             return None

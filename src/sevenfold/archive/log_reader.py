@@ -102,7 +102,7 @@ class SessionHistory:
             self.ledger.append(ledger_line)
 
     def _decided(self, entry: Decision) -> None:
-        match entry.made:
+        match entry.record:
             case Request(appended=[]) as request:
                 self._open_request = request
                 self.own = True

@@ -34,7 +34,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
-from sevenfold.record.ledger import id_of, place_of
+from sevenfold.record.ledger import id_of, record_before
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message, open_server_calls
@@ -244,7 +244,7 @@ def _undo_decision(c: Conversation, reference: str) -> str:
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _open_epoch_keeping_thinking(c, "undo", id_of(decision), place_of(decision))
+    _open_epoch_keeping_thinking(c, "undo", id_of(decision), record_before(decision))
     return id_of(decision)
 
 
@@ -252,7 +252,7 @@ def _redo_decision(c: Conversation, decision: Undoable) -> None:
     meanwhile = _epoch_of_undo(c.transcript.view, id_of(decision)) if c.profile.thinking.bound else None
     for each in [id_of(decision), *_partner(c.transcript.view, decision)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _open_redo_epoch(c, meanwhile, id_of(decision), place_of(decision))
+    _open_redo_epoch(c, meanwhile, id_of(decision), record_before(decision))
 
 
 def _epoch_of_undo(view: View, redone: str) -> Epoch | None:

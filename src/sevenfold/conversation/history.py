@@ -49,9 +49,9 @@ def account_of(log: Log) -> Account:
         match entry:
             case Said(role="assistant", usage=Usage() as usage, model=model):
                 account = account.billed(usage.cost(find(model)))
-            case Decision(made=Billed(usage=raw, model=model)):
+            case Decision(record=Billed(usage=raw, model=model)):
                 account = account.billed(Usage.read(raw).cost(find(model)))
-            case Decision(made=AgentEnd(usd=usd)):
+            case Decision(record=AgentEnd(usd=usd)):
                 account = account.billed(usd)
     return account
 
@@ -145,9 +145,11 @@ def last_request(log: Log) -> LastRequest | None:
                     said, request
                 ):
                     last = LastRequest(request, usage)
-                case Decision(made=Undone(decision=name)) if last and _is_boundary(log, name):
+                case Decision(record=Undone(decision=name)) if last and _is_boundary(log, name):
                     return None
-                case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if last:
+                case Clearing() | Decision(record=Undone() | Rewound() | Snip() | Fold() | Pinned()) if (
+                    last
+                ):
                     last = replace(last, changed=True)
         if last is not None:
             return last
@@ -264,9 +266,9 @@ def _answer(log: Log, position: int, wanted: Request) -> tuple[Usage | None, str
     """The usage and model that the answer to the request at this position reported."""
     for at, entry in read(log, position):
         match entry:
-            case Decision(made=Request(appended=[])) if at > position and not wanted.appended:
+            case Decision(record=Request(appended=[])) if at > position and not wanted.appended:
                 break
-            case Decision(made=Billed(request=request, usage=raw, model=model)) if request == wanted.id:
+            case Decision(record=Billed(request=request, usage=raw, model=model)) if request == wanted.id:
                 return Usage.read(raw), model
             case Said(role="assistant", usage=usage, model=model) as said if _answers(said, wanted):
                 return usage, model

@@ -50,7 +50,7 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
     if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
         # The epoch's record may precede the boundary; the carry says where it is.
         match next(read(log, view.carry.epoch_offset), None):
-            case (_, Decision(made=Epoch() as epoch)):
+            case (_, Decision(record=Epoch() as epoch)):
                 view.epoch = epoch
     if reports is not None:
         reports.extend(reports_here)
@@ -64,10 +64,10 @@ def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> V
         measured = view.add(entry, position)
         # While a compaction was undone, prompts contained more than is read here, so only their growth is meaningful.
         whole = view.missing is None or not view.undone
-        if reports is not None and measured is not None and (whole or measured.before is not None):
+        if reports is not None and measured is not None and (whole or measured.previous is not None):
             reports.append(measured)
         if reports is not None and isinstance(entry, Decision):
-            reports.extend(_expected(view, entry.made))
+            reports.extend(_expected(view, entry.record))
     return view
 
 
@@ -108,9 +108,9 @@ def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
         return position
     for _, entry in read(log, position) if boundary.own else ():
         match entry:
-            case Decision(made=Carry(boundary=boundary.uuid, segment_offset=int() as start)):
+            case Decision(record=Carry(boundary=boundary.uuid, segment_offset=int() as start)):
                 return start
-            case Decision(made=Commit()):
+            case Decision(record=Commit()):
                 break
     head = log.record(segment.head_uuid, position)
     return None if head is None else head[0]

@@ -72,7 +72,7 @@ def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> l
                 passage for block in entry.blocks for passage in _passages(entry, block, tool_of)
             )
             return [passage for passage in all_passages if passage.text.strip()]
-        case Decision(made=Fold(summary=summary)) if summary.strip():
+        case Decision(record=Fold(summary=summary)) if summary.strip():
             return [Passage(SUMMARY, tidy(summary))]
         case _:
             return []

@@ -166,11 +166,11 @@ class Tables:
             case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
                 row = (uuid, int(aside), timestamp, position)
                 return self._add_record(row, passages(entry, self._tool), fetch)
-            case Decision(made=Offloaded(tool_use_id=call, path=path)):
+            case Decision(record=Offloaded(tool_use_id=call, path=path)):
                 self._learn(call, path=path)
                 self._complete(call, fetch)
                 return False
-            case Decision(made=made) if made.id:
+            case Decision(record=made) if made.id:
                 return self._add_record((made.id, 0, made.timestamp, position), passages(entry), fetch)
             case _:
                 return False

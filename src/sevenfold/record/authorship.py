@@ -67,9 +67,9 @@ class UserPrompt(Struct, frozen=True):
     """Command lines that were run for it, each with its output: shown to the model, and never the user's words."""
 
     @classmethod
-    def of(cls, given: str | UserPrompt) -> UserPrompt:
+    def of(cls, prompt: str | UserPrompt) -> UserPrompt:
         """A plain text counts as typed."""
-        return given if isinstance(given, UserPrompt) else cls(given)
+        return prompt if isinstance(prompt, UserPrompt) else cls(prompt)
 
 
 @cache
@@ -81,29 +81,30 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(table["patterns"][name].replace("{tags}", "|".join(table["tags"])))
 
 
-def author(said: Said, block: Block) -> Author:
+def author(record: Said, block: Block) -> Author:
     """Who wrote the text in a block of a record; the user if any of it is the user's."""
-    if said.summary:
+    if record.summary:
         return "summary"
-    if said.role == "assistant":
-        return "program" if said.synthetic else "model"
-    if from_user(said) and typed(said, block):
+    if record.role == "assistant":
+        return "program" if record.synthetic else "model"
+    if from_user(record) and typed(record, block):
         return "user"
-    return "summary" if not said.own and is_summary(blocks.words_of(block)) else "program"
+    return "summary" if not record.own and is_summary(blocks.words_of(block)) else "program"
 
 
-def users_words(said: Said) -> str:
+def users_words(record: Said) -> str:
     """The user's own words in a message; empty if there are none. See `reply` for tool results."""
-    if not from_user(said):
+    if not from_user(record):
         return ""
-    return "\n".join(filter(None, [typed(said, block) for block in said.blocks if block.kind == "text"]))
+    texts = [typed(record, block) for block in record.blocks if block.kind == "text"]
+    return "\n".join(filter(None, texts))
 
 
-def typed_words(said: Said) -> str:
+def typed_words(record: Said) -> str:
     """What the user typed in a message, with `PASTED` in place of the rest; empty if nothing was."""
-    if said.typed is not None:
-        return said.typed if from_user(said) and said.typed.strip(f"{PASTED} \n") else ""
-    return "" if said.origin else users_words(said)
+    if record.typed is not None:
+        return record.typed if from_user(record) and record.typed.strip(f"{PASTED} \n") else ""
+    return "" if record.origin else users_words(record)
 
 
 def typed_lines(message: str) -> Iterator[str]:
@@ -112,20 +113,20 @@ def typed_lines(message: str) -> Iterator[str]:
     yield from _untagged(lines)
 
 
-def from_user(said: Said) -> bool:
+def from_user(record: Said) -> bool:
     """Whether a message can contain the user's words, judging by its flags and its recorded origin alone."""
     return (
-        said.role == "user"
-        and not (said.meta or said.summary or said.synthetic)
-        and said.origin != "program"
+        record.role == "user"
+        and not (record.meta or record.summary or record.synthetic)
+        and record.origin != "program"
     )
 
 
-def is_users(said: Said) -> bool:
+def is_users(record: Said) -> bool:
     """Whether a record contains anything from the user, in words or images."""
-    if not from_user(said) or said.answers:
-        return bool(users_words(said))
-    return any(block.kind != "text" or typed(said, block) for block in said.blocks)
+    if not from_user(record) or record.answers:
+        return bool(users_words(record))
+    return any(block.kind != "text" or typed(record, block) for block in record.blocks)
 
 
 def is_summary(text: str) -> bool:
@@ -133,12 +134,12 @@ def is_summary(text: str) -> bool:
     return bool(_pattern("summary").match(text))
 
 
-def typed(said: Said, block: Block) -> str:
+def typed(record: Said, block: Block) -> str:
     """The part of a text block in a user message that the user typed."""
-    words = blocks.words_of(block)
-    if not words.strip():
+    text = blocks.words_of(block)
+    if not text.strip():
         return ""
-    return words if said.own else _unwrapped(words)
+    return text if record.own else _unwrapped(text)
 
 
 def reply(block: Block, tool: str) -> str:
@@ -152,32 +153,37 @@ def reply(block: Block, tool: str) -> str:
         return ""
     if not body.is_error and not _pattern("asks").search(tool):
         return ""
-    words = blocks.words_of(block)
+    text = blocks.words_of(block)
     if body.is_error:
-        refused = _pattern("refused").match(words)
-        remark = words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        refused = _pattern("refused").match(text)
+        remark = text[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
         if not remark.startswith(_CLARIFIES):
             return remark
         # If the user wants to discuss a question, the client adds its own words around the answers given so far.
         return "\n".join(_pattern("partly_answered").findall(remark))
-    if answered := _pattern("answered").match(words):
-        ends = [end for mark in _AFTER_ANSWERS if (end := words.rfind(mark)) > 0]
-        words = words[answered.end() : min(ends, default=len(words))].strip().removesuffix(".")
-    return words.strip()
+    if answered := _pattern("answered").match(text):
+        ends = [end for mark in _AFTER_ANSWERS if (end := text.rfind(mark)) > 0]
+        text = text[answered.end() : min(ends, default=len(text))].strip().removesuffix(".")
+    return text.strip()
 
 
 def spoken(records: Iterable[Said]) -> Iterator[tuple[str, str]]:
     """The user's words in each of these records, replies included, with the id of the record."""
     tools: dict[str, str] = {}
-    for said in records:
-        for block in said.blocks if said.calls else ():
-            if isinstance(body := block.body(), ToolUse):
-                tools[body.id] = body.name
-        replies = [
-            reply(block, tools.get(block.id, "")) for block in said.blocks if block.id in said.answers
-        ]
-        if words := "\n".join(filter(None, [users_words(said), *replies])):
-            yield said.uuid, words
+    for record in records:
+        if record.calls:
+            tools.update(_tools_called(record))
+        results = (block for block in record.blocks if block.id in record.answers)
+        replies = [reply(result, tools.get(result.id, "")) for result in results]
+        if text := "\n".join(filter(None, [users_words(record), *replies])):
+            yield record.uuid, text
+
+
+def _tools_called(record: Said) -> Iterator[tuple[str, str]]:
+    """The tool calls in an answer: the id and the tool's name."""
+    for block in record.blocks:
+        if isinstance(body := block.body(), ToolUse):
+            yield body.id, body.name
 
 
 class Queue:
@@ -198,36 +204,42 @@ class Queue:
     def due(self, position: int, entry: Entry) -> list[tuple[int, Said]]:
         """Process the next entry of a log; returns the queued messages that belong before it, with their positions."""
         match entry:
-            case Queued(operation="enqueue", said=said):
-                if users_words(said):
-                    self._waiting[said.uuid] = (position, said)
+            case Queued(operation="enqueue", message=message):
+                if users_words(message):
+                    self._waiting[message.uuid] = (position, message)
             case Queued(operation="popAll"):
                 self._waiting = {}  # back in the editor: any of them that are sent will be a message
-            case Queued(operation="withdraw", said=said):
-                for uuid in self._next(users_words(said)):
+            case Queued(operation="withdraw", message=message):
+                for uuid in self._leaving(users_words(message)):
                     del self._waiting[uuid]
-            case Queued(operation=operation, said=said) if self._waiting:
-                left = self._sent if operation == "dequeue" else self._removed
-                left += self._next(users_words(said))
+            case Queued(operation=operation, message=message) if self._waiting:
+                leaving = self._sent if operation == "dequeue" else self._removed
+                leaving += self._leaving(users_words(message))
             case Said(role="assistant", sidechain=False) if self._removed:
                 due = [self._waiting.pop(uuid) for uuid in self._removed if uuid in self._waiting]
                 self._removed = []
                 return due
-            case Said(role="user") if self._waiting and (words := _plain(users_words(entry))):
-                for uuid in self._named(words)[:1]:
+            case Said(role="user") if self._waiting and (text := _plain(users_words(entry))):
+                for uuid in self._with_text(text)[:1]:
                     del self._waiting[uuid]
             case _:
                 pass
         return []
 
-    def _next(self, words: str) -> list[str]:
+    def _leaving(self, text: str) -> list[str]:
         """The id that leaves the queue: of the message with these words, or without words, of the oldest."""
-        named = self._named(_plain(words)) if words else list(self._waiting)
-        left = [uuid for uuid in named if uuid not in self._removed]
-        return sorted(left, key=lambda uuid: uuid in self._sent)[:1]
+        matching = self._with_text(_plain(text)) if text else list(self._waiting)
+        candidates = [uuid for uuid in matching if uuid not in self._removed]
+        # Those that were already sent come last: the same text may have been queued twice.
+        return sorted(candidates, key=lambda uuid: uuid in self._sent)[:1]
 
-    def _named(self, words: str) -> list[str]:
-        return [uuid for uuid, (_, said) in self._waiting.items() if _plain(users_words(said)) == words]
+    def _with_text(self, text: str) -> list[str]:
+        """The ids of the waiting messages with this text."""
+        matching = []
+        for uuid, (_, message) in self._waiting.items():
+            if _plain(users_words(message)) == text:
+                matching.append(uuid)
+        return matching
 
 
 _FENCE = re.compile(r"(`{3,}|~{3,})")
@@ -260,7 +272,7 @@ def _untagged(lines: list[str]) -> Iterator[str]:
     text = "\n".join(lines)
     tags = list(_TAG.finditer(text))
     last_close = {tag[2]: number for number, tag in enumerate(tags) if tag[1]}
-    kept: list[str] = []
+    shown: list[str] = []
     shown_until = number = 0
     while number < len(tags):
         tag = tags[number]
@@ -272,14 +284,14 @@ def _untagged(lines: list[str]) -> Iterator[str]:
         behind = tags[end].end()
         alone = not _of_line(text, start, -1).strip() and not _of_line(text, behind, 1).strip()
         if alone or "\n" in text[start:behind]:
-            kept += [text[shown_until:start], f"\n{QUOTED}\n"]
+            shown += [text[shown_until:start], f"\n{QUOTED}\n"]
             shown_until = behind
             number = end + 1
         else:
             number += 1
-    kept.append(text[shown_until:])
+    shown.append(text[shown_until:])
     # Not `splitlines`, which would split at the marks for quoted lines as well.
-    yield from "".join(kept).split("\n")
+    yield from "".join(shown).split("\n")
 
 
 def _closing(tags: list[re.Match[str]], opening: int, last: int) -> int:
@@ -293,29 +305,29 @@ def _closing(tags: list[re.Match[str]], opening: int, last: int) -> int:
     return last
 
 
-def _of_line(text: str, place: int, direction: int) -> str:
-    """The part of a line before or behind a place in it."""
+def _of_line(text: str, position: int, direction: int) -> str:
+    """The part of a line before or behind a position in it."""
     if direction < 0:
-        return text[text.rfind("\n", 0, place) + 1 : place]
-    end = text.find("\n", place)
-    return text[place : end if end >= 0 else len(text)]
+        return text[text.rfind("\n", 0, position) + 1 : position]
+    end = text.find("\n", position)
+    return text[position : end if end >= 0 else len(text)]
 
 
-def _plain(words: str) -> str:
-    return " ".join(words.split())
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
-def _unwrapped(words: str) -> str:
+def _unwrapped(text: str) -> str:
     """The text without what a client put around it; a command as it was typed."""
-    if words.lstrip().startswith("<command-") and (command := _pattern("command").search(words)):
-        return _as_typed(command[1].strip(), _pattern("arguments").search(words))
-    if shell := _pattern("shell_line").match(words):
+    if text.lstrip().startswith("<command-") and (command := _pattern("command").search(text)):
+        return _as_typed(command[1].strip(), _pattern("arguments").search(text))
+    if shell := _pattern("shell_line").match(text):
         return f"! {(shell[1] or shell[2]).strip()}"
-    bare = words
-    while found := _pattern("in_front").match(bare):
-        bare = bare[found.end() :]
-        if found[1] == "task-notification" and (more := _pattern("behind_a_notice").match(bare)):
-            bare = bare[more.end() :]
+    bare = text
+    while wrapper := _pattern("in_front").match(bare):
+        bare = bare[wrapper.end() :]
+        if wrapper[1] == "task-notification" and (trailer := _pattern("behind_a_notice").match(bare)):
+            bare = bare[trailer.end() :]
     bare = _without_tags_behind(bare)
     if context := _pattern("ide_context").match(bare):
         bare = bare[context.end() :]
@@ -323,23 +335,21 @@ def _unwrapped(words: str) -> str:
     return "" if says_nothing else bare
 
 
-def _without_tags_behind(words: str) -> str:
-    if not _pattern("closed").search(words[-100:]):
-        return words
-    opened = list(_pattern("opened").finditer(words))
-    while closed := _pattern("closed").search(words):
-        inner = next(
-            (one for one in reversed(opened) if one[1] == closed[1] and one.end() <= closed.start()), None
-        )
-        if inner is None:
-            return words
-        words = words[: inner.start()].rstrip()
-        opened = opened[: opened.index(inner)]
-    return words
+def _without_tags_behind(text: str) -> str:
+    if not _pattern("closed").search(text[-100:]):
+        return text
+    opened = list(_pattern("opened").finditer(text))
+    while closed := _pattern("closed").search(text):
+        while opened and (opened[-1][1] != closed[1] or opened[-1].end() > closed.start()):
+            opened.pop()
+        if not opened:
+            return text
+        text = text[: opened.pop().start()].rstrip()
+    return text
 
 
 def _as_typed(name: str, arguments: re.Match[str] | None) -> str:
-    given = arguments[1].strip() if arguments else ""
-    if not given and _pattern("about_the_session").fullmatch(name):
+    argument_text = arguments[1].strip() if arguments else ""
+    if not argument_text and _pattern("about_the_session").fullmatch(name):
         return ""
-    return f"{name} {given}".strip() if name.strip("/ ") else given
+    return f"{name} {argument_text}".strip() if name.strip("/ ") else argument_text

@@ -41,16 +41,16 @@ class Batch:
     def take(self, entry: Entry, offset: int) -> list[Held] | None:
         """Add the next entry; returns the records if they are now complete, None if it does not belong to them."""
         match entry:
-            case Decision(made=Commit(together=names)) if names:
+            case Decision(record=Commit(together=names)) if names:
                 self.announce(names)
             case Said() | Clearing() | Decision() if self._awaited:
                 return self._next(entry, offset)
-            case Decision(made=Commit(boundary=boundary)):
+            case Decision(record=Commit(boundary=boundary)):
                 held = self.held
                 self.drop()
                 first = held[0][0]
                 return held if isinstance(first, Boundary) and first.uuid == boundary else []
-            case Decision(made=Carry() | Epoch() | Signed() as made) if made.boundary is not None:
+            case Decision(record=Carry() | Epoch() | Signed() as made) if made.boundary is not None:
                 self.held.append((entry, offset))
             case Said(parent=parent) if not self._awaited and parent in self._names():
                 self.held.append((entry, offset))

@@ -82,15 +82,15 @@ class MediaSource(Struct, frozen=True, gc=False):
     """The text itself, or bytes in base64."""
     content: str | list[Raw] = ""
 
-    def bytes(self, most: int | None = None) -> bytes:
-        """The bytes of the file, or the first ``most``; empty if they are not here."""
+    def bytes(self, limit: int | None = None) -> bytes:
+        """The bytes of the file, or the first ``limit``; empty if they are not here."""
         if self.type != "base64":
             return b""
-        sent = self.data if most is None else self.data[: most * 4 // 3 + 4]
+        sent = self.data if limit is None else self.data[: limit * 4 // 3 + 4]
         # What is missing at the end does not matter to those who read only the beginning.
         whole = len(sent) - len(sent) % 4
         try:
-            return binascii.a2b_base64(sent[:whole].encode(errors="replace"))[:most]
+            return binascii.a2b_base64(sent[:whole].encode(errors="replace"))[:limit]
         except binascii.Error:
             return b""
 
@@ -181,9 +181,9 @@ def read(raw: bytes) -> Block:
     return Block(head.type, raw, (head.tool_use_id if head.type == "tool_result" else head.id) or "")
 
 
-def text(words: str) -> Block:
+def text(content: str) -> Block:
     """A text block with this text."""
-    return Block("text", encode_json({"type": "text", "text": words}))
+    return Block("text", encode_json({"type": "text", "text": content}))
 
 
 def result(tool_use_id: str, content: object, *, is_error: bool = False, toolset: str = "") -> Block:
@@ -208,15 +208,16 @@ def with_content(block: Block, content: object) -> Block:
     return result(block.id, content, is_error=is_error, toolset=toolset_of(block))
 
 
-def with_words(block: Block, words: str) -> Block:
-    """The tool result ``block`` with ``words`` in place of its text; images and the like stay, after the words."""
-    kept = not_text(block)
-    return with_content(block, [Raw(text(words).raw), *kept] if kept else words)
+def with_words(block: Block, replacement: str) -> Block:
+    """The tool result ``block`` with ``replacement`` in place of its text; images and the like stay, after it."""
+    media = not_text(block)
+    return with_content(block, [Raw(text(replacement).raw), *media] if media else replacement)
 
 
 def not_text(block: Block) -> list[Raw]:
     """The parts of a tool result that are useless as text, such as images; also those inside a document of texts."""
-    return [Raw(part.raw) for part in result_parts(block) if part.kind in NOT_TEXT]
+    media = (part for part in result_parts(block) if part.kind in NOT_TEXT)
+    return [Raw(part.raw) for part in media]
 
 
 def result_parts(block: Block) -> list[Block]:
@@ -263,7 +264,7 @@ def _inside_document(raw: Raw) -> Block:
 
 def titles_of(document: Document) -> list[Block]:
     """The title of a document and what is said about it, which the model reads before the document."""
-    return [text(words) for words in (document.title, document.context) if words]
+    return [text(heading) for heading in (document.title, document.context) if heading]
 
 
 def referenced(block: Block) -> Block:
@@ -278,9 +279,9 @@ def deletion(calls: Iterable[str]) -> Block:
     return Block("cache_edits", encode_json({"type": "cache_edits", "edits": edits}))
 
 
-def is_unchanged(shown: Block, said: Block) -> bool:
+def is_unchanged(shown: Block, recorded: Block) -> bool:
     """Whether a block is shown as recorded, with or without a cache reference."""
-    return shown is said or (shown.id == said.id and shown.raw == referenced(said).raw)
+    return shown is recorded or (shown.id == recorded.id and shown.raw == referenced(recorded).raw)
 
 
 def is_encrypted_summary(block: Block) -> bool:
@@ -292,19 +293,20 @@ def is_encrypted_summary(block: Block) -> bool:
 def words_of(block: Block) -> str:
     """The plain text of a text block or a tool result; empty for any other block."""
     match block.body():
-        case Text(text=words):
-            return words
-        case ToolResult(content=str() as words):
-            return words
+        case Text(text=text):
+            return text
+        case ToolResult(content=str() as text):
+            return text
         case ToolResult(content=list()):
             return "\n".join(filter(None, map(words_of, result_parts(block))))
         case _:
             return ""
 
 
-def text_of(several: Iterable[Block]) -> str:
+def text_of(content: Iterable[Block]) -> str:
     """The text of all text blocks among these, joined with newlines."""
-    return "\n".join(filter(None, (words_of(block) for block in several if block.kind == "text")))
+    text_blocks = (block for block in content if block.kind == "text")
+    return "\n".join(filter(None, map(words_of, text_blocks)))
 
 
 # -- JSON ----------------------------------------------------------------------------------------
@@ -359,8 +361,8 @@ def read_field(raw: bytes, name: str) -> str:
 
 def read_fields(raw: bytes | Raw) -> dict[str, Any]:
     """The encoded object as a dict, empty if it is not an object; floats that are out of range become infinite."""
-    found = json.loads(bytes(raw) or b"{}")
-    return found if isinstance(found, dict) else {}
+    value = json.loads(bytes(raw) or b"{}")
+    return value if isinstance(value, dict) else {}
 
 
 def _is_plain(value: Any) -> bool:

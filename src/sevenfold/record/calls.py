@@ -36,22 +36,22 @@ def is_random_id(name: str) -> bool:
 
 def original_id(name: str) -> str:
     """The original id of a call, from the server."""
-    found = _RENAMED.fullmatch(name)
-    return found[1] if found else name
+    renaming = _RENAMED.fullmatch(name)
+    return renaming[1] if renaming else name
 
 
-def distinct(answer: Answer, taken: Callable[[str], bool], new_id: Callable[[], str]) -> Answer:
-    """The answer, with new ids for calls whose ids are already ``taken``."""
+def distinct(answer: Answer, is_taken: Callable[[str], bool], new_id: Callable[[], str]) -> Answer:
+    """The answer, with new ids for calls whose ids are already taken."""
     names: set[str] = set()
-    said = []
+    blocks = []
     for block in answer.blocks:
         if block.kind == "tool_use":
-            if not block.id or block.id in names or taken(block.id):
+            if not block.id or block.id in names or is_taken(block.id):
                 mark = hashlib.sha256(new_id().encode()).hexdigest()[:12]
                 block = renamed(block, f"{block.id or _UNNAMED}{_AGAIN}{mark}")
             names.add(block.id)
-        said.append(block)
-    return replace(answer, blocks=tuple(said))
+        blocks.append(block)
+    return replace(answer, blocks=tuple(blocks))
 
 
 def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str, Block], list[Block]]:
@@ -63,31 +63,31 @@ def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str,
     # Read only as far as needed: thousands of calls may wait, and be answered one by one.
     unread = iter(names)
     called: dict[str, deque[str]] = {}
-    found: dict[str, Block] = {}
-    others = []
+    results_by_call: dict[str, Block] = {}
+    unmatched = []
 
     def find(name: str) -> str | None:
         """The first call with that id and no result yet, else the last call with that id."""
         queue = called.setdefault(name, deque())
         last = None
         while True:
-            while queue and (last := queue[0]) in found:
+            while queue and (last := queue[0]) in results_by_call:
                 queue.popleft()
             if queue:
                 return last
             if (call := next(unread, None)) is None:
                 queue.extend([last] if last else [])
                 return last
-            for one in {call, original_id(call)}:
-                called.setdefault(one, deque()).append(call)
+            for alias in {call, original_id(call)}:
+                called.setdefault(alias, deque()).append(call)
 
     for block in results:
-        call = block.id if block.id in names and block.id not in found else find(block.id)
+        call = block.id if block.id in names and block.id not in results_by_call else find(block.id)
         if call is None:
-            others.append(block)
+            unmatched.append(block)
         else:
-            found[call] = renamed(block, call)
-    return found, others
+            results_by_call[call] = renamed(block, call)
+    return results_by_call, unmatched
 
 
 def renamed(block: Block, name: str) -> Block:

@@ -47,7 +47,7 @@ class Coverage(Struct, Generic[FactT], frozen=True):
     @property
     def by_kind(self) -> dict[str, Count]:
         """The counts for each kind that occurs."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for fact, state in self.states:
-            found.setdefault(fact.kind, Counter())[state] += 1
-        return {kind: Count(**states) for kind, states in found.items()}
+            counts.setdefault(fact.kind, Counter())[state] += 1
+        return {kind: Count(**states) for kind, states in counts.items()}

@@ -134,7 +134,7 @@ class Clearing(Struct, frozen=True, gc=False):
 class Decision(Struct, frozen=True, gc=False):
     """One of our own records."""
 
-    made: OwnDecision
+    record: OwnDecision
 
 
 class UnknownDecision(Struct, frozen=True, gc=False):
@@ -154,7 +154,7 @@ class Queued(Struct, frozen=True, gc=False):
     """An operation on the client's queue of messages typed while the agent is busy."""
 
     operation: str
-    said: Said
+    message: Said
     """The queued message, without a parent; empty if the operation does not contain its text."""
 
 
@@ -184,7 +184,7 @@ Entry = Said | Boundary | Clearing | Decision | UnknownDecision | Link | Queued 
 
 def name_of(entry: Entry) -> str:
     """The id of a record; empty for one that has none."""
-    named = entry.made.id if isinstance(entry, Decision) else getattr(entry, "uuid", "")
+    named = entry.record.id if isinstance(entry, Decision) else getattr(entry, "uuid", "")
     return named or ""
 
 
@@ -316,7 +316,7 @@ def _read(line: bytes) -> Entry:
     aside = bool(head.is_sidechain)
     match head.type:
         case "user" | "assistant" | "attachment" if head.uuid:
-            return _said(head, head.uuid)
+            return _content_record(head, head.uuid)
         case "system" if head.uuid and head.subtype == "compact_boundary":
             summary = _compact.decode(head.compact_metadata) or CompactMetadata()
             own = bool(head.sevenfold)
@@ -343,7 +343,7 @@ def _read(line: bytes) -> Entry:
             return Link(head.uuid, head.parent_uuid) if head.uuid else Passed(head.type or "")
 
 
-def _said(head: _Envelope, uuid: str) -> Said:
+def _content_record(head: _Envelope, uuid: str) -> Said:
     message = head.message if isinstance(head, _Record) else _message.decode(head.message)
     kind = ""
     if head.type == "attachment":
@@ -384,24 +384,30 @@ def _said(head: _Envelope, uuid: str) -> Said:
 
 def _queued(head: _Envelope) -> Said:
     """The message in a queue operation; its id is a hash of its text and the time."""
-    words = _words(msgspec.json.decode(head.content))
-    name = hashlib.blake2b(f"{head.timestamp} {words}".encode(errors="replace"), digest_size=12).hexdigest()
-    said = (blocks.text(words),) if words else ()
-    notice = _is_task_notice(words)
+    text = _text_in(msgspec.json.decode(head.content))
+    name = hashlib.blake2b(f"{head.timestamp} {text}".encode(errors="replace"), digest_size=12).hexdigest()
+    content = (blocks.text(text),) if text else ()
+    notice = _is_task_notice(text)
     return Said(
-        f"queued-{name}", None, "user", said, head.timestamp or "", meta=notice, attachment=QUEUED_COMMAND
+        f"queued-{name}",
+        None,
+        "user",
+        content,
+        head.timestamp or "",
+        meta=notice,
+        attachment=QUEUED_COMMAND,
     )
 
 
-def _is_task_notice(words: str) -> bool:
+def _is_task_notice(text: str) -> bool:
     """Whether a queued text is a client's notice about a background task: an object with the task's id and type.
 
     Some versions queue it in this form, without any flag that says who wrote it.
     """
-    if not words.startswith("{"):
+    if not text.startswith("{"):
         return False
     try:
-        fields = msgspec.json.decode(words)
+        fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(fields, dict) and {"task_id", "task_type"} <= fields.keys()
@@ -433,11 +439,11 @@ def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
         return ()
     if isinstance(content, str):
         return (blocks.text(content),)
-    found = tuple([blocks.read(bytes(raw)) for raw in content])
-    for block in found:
+    decoded = tuple([blocks.read(bytes(raw)) for raw in content])
+    for block in decoded:
         if not block.kind:
             raise msgspec.ValidationError("a content block without a type")
-    return found
+    return decoded
 
 
 def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
@@ -453,30 +459,32 @@ def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
     kind = str(fields.get("type") or "unknown")
     if kind == QUEUED_COMMAND:
         # A program's notice may be in the queue too.
-        words = _words(fields.get("prompt"))
+        prompt = _text_in(fields.get("prompt"))
         human = _origin_of(fields) in _HUMAN and fields.get("commandMode") != "task-notification"
-        return kind if human and not _is_task_notice(words) else "queued_notice", words or None
+        return kind if human and not _is_task_notice(prompt) else "queued_notice", prompt or None
     if kind in _NOT_SENT or (kind == "hook_success" and not fields.get("content")):
         return kind, None
-    said = "\n".join(filter(None, (_words(fields.get(name)) for name in _TEXTS)))
+    texts = [_text_in(fields.get(name)) for name in _TEXTS]
+    content = "\n".join(filter(None, texts))
     labels = " ".join(str(fields[name]) for name in _FACTS if isinstance(fields.get(name), str))
-    if not said and not labels:
+    if not content and not labels:
         return kind, None
-    return kind, f"<reminder kind={kind!r}>\n{labels}\n{said}\n</reminder>"
+    return kind, f"<reminder kind={kind!r}>\n{labels}\n{content}\n</reminder>"
 
 
-def _words(value: Any) -> str:
+def _text_in(value: Any) -> str:
+    """The text in a field of an attachment, whatever shape the field has in this version of the other tool."""
     match value:
         case str():
             return value
         case list():
-            return "\n".join(filter(None, map(_words, value)))
-        case {"type": "text", "text": str() as said}:
-            return said
+            return "\n".join(filter(None, map(_text_in, value)))
+        case {"type": "text", "text": str() as text}:
+            return text
         case {"file": dict() as file}:
-            return _words(file.get("content"))
+            return _text_in(file.get("content"))
         case {"content": inner}:
-            return _words(inner)
+            return _text_in(inner)
         case dict():
             return msgspec.json.encode(value).decode()
         case _:

@@ -82,7 +82,7 @@ class Expected(Struct, frozen=True, gc=False):
     gauge: Gauge
     anchor: Anchor
     """The previous report."""
-    known: int
+    reported: int
     """The tokens that the previous report accounts for."""
     belief: Belief
     """The estimate for the content it does not account for."""
@@ -117,20 +117,20 @@ class Gauge(Struct, frozen=True):
         prompt = (usage.first_round if usage.iterations else usage).prompt
         if not prompt:
             return gauge
-        before = measured.before
-        if before is None or not before.prompt:
+        previous = measured.previous
+        if previous is None or not previous.prompt:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
-        other = before.model != gauge.profile.model
-        if other and profiles.find(before.model).tokenizer != gauge.profile.tokenizer:
+        other_model = previous.model != gauge.profile.model
+        if other_model and profiles.find(previous.model).tokenizer != gauge.profile.tokenizer:
             return gauge
         # The estimate from before the request can be reused if nothing happened in between.
         expected = measured.expected
-        if expected is None or expected.anchor is not before or expected.gauge is not gauge:
-            expected = gauge.expect_report(before)
-        estimator = gauge.estimator.corrected(expected.belief, prompt - expected.known)
-        if before.output >= TELLING and expected.final:
-            estimator = estimator.learn(before.reply, before.output)
+        if expected is None or expected.anchor is not previous or expected.gauge is not gauge:
+            expected = gauge.expect_report(previous)
+        estimator = gauge.estimator.corrected(expected.belief, prompt - expected.reported)
+        if previous.output >= TELLING and expected.final:
+            estimator = estimator.learn(previous.reply, previous.output)
         return replace(gauge, estimator=estimator)
 
     def after_compaction(self, tokens: int, weight: Weight, model: str) -> Gauge:
@@ -157,15 +157,15 @@ class Gauge(Struct, frozen=True):
 
     def opened(self, *before_messages: bytes) -> Gauge:
         """The gauge for other bytes of system and tools: the overhead changes by the difference."""
-        now = opening(*before_messages)
-        if self.overhead is None or now == self.opening:
-            return replace(self, opening=now)
-        difference = now - self.opening
+        weight = opening(*before_messages)
+        if self.overhead is None or weight == self.opening:
+            return replace(self, opening=weight)
+        difference = weight - self.opening
         moved = Overhead(
             max(0.0, self.overhead.tokens + self.estimator.tokens(difference)),
             self.overhead.variance + self.estimator.variance(difference),
         )
-        return replace(self, opening=now, overhead=moved)
+        return replace(self, opening=weight, overhead=moved)
 
     # -- measuring ---------------------------------------------------------------------------
 
@@ -187,21 +187,21 @@ class Gauge(Struct, frozen=True):
         freed = twice = 0
         if anchor is None or not anchor.prompt:
             anchor = None
-            seen = self._counted(layout)
+            seen_size = self._counted(layout)
         else:
             if anchor.removed is not NOTHING:
                 freed = ceil(self.estimator.tokens(anchor.removed))
                 twice = max(0, min(edited, freed))
             layout.expected = self.expect_report(anchor)
-            seen = self._seen(layout.expected, layout, twice + back)
-        sent = seen.tokens + edited
-        if twice and (counted := self._counted(layout)).high < seen.high:
-            seen = counted
-            sent = counted.tokens
+            seen_size = self._seen(layout.expected, layout, twice + back)
+        sent = seen_size.tokens + edited
+        if twice and (estimated_size := self._counted(layout)).high < seen_size.high:
+            seen_size = estimated_size
+            sent = estimated_size.tokens
         return Size(
-            seen.tokens,
-            seen.low,
-            seen.high,
+            seen_size.tokens,
+            seen_size.low,
+            seen_size.high,
             sent=sent,
             anchored=anchor is not None,
             freed=freed - twice,
@@ -227,12 +227,14 @@ class Gauge(Struct, frozen=True):
         if model != self.profile.model:
             tokenizer = profiles.find(model).tokenizer
         if tokenizer == self.profile.tokenizer:
-            seen = self.estimator.band(expected.belief, expected.known + back)
-            return seen if seen.low >= 0 else Estimate(max(0, seen.tokens), 0, seen.high)
-        known = round(expected.known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
-        low = floor(known * (1 - INEXACT))
-        high = ceil(known * (1 + INEXACT))
-        return _on(known + back, low + back, high + back, self.estimator.band(expected.belief))
+            estimate = self.estimator.band(expected.belief, expected.reported + back)
+            return estimate if estimate.low >= 0 else Estimate(max(0, estimate.tokens), 0, estimate.high)
+        reported = round(
+            expected.reported * self._exchange(tokenizer, layout.total() if layout else SAMPLE)
+        )
+        low = floor(reported * (1 - INEXACT))
+        high = ceil(reported * (1 + INEXACT))
+        return _on(reported + back, low + back, high + back, self.estimator.band(expected.belief))
 
     def unanchored(self, weight: Weight) -> Estimate:
         """The size when no report is valid: messages of this weight plus the overhead."""
@@ -251,17 +253,17 @@ class Gauge(Struct, frozen=True):
         interrupted answer, any count below the estimate is taken as incomplete.
         """
         changed = anchor.since
-        known = anchor.prompt
+        reported = anchor.prompt
         if anchor.removed is not NOTHING:
             changed -= anchor.removed
         if anchor.faded is not NOTHING:
             changed -= self._lost(anchor.faded)
         final = anchor.output >= (1.0 if anchor.cut else FINAL) * self.estimator.tokens(anchor.reply)
         if final:
-            known += anchor.output
+            reported += anchor.output
         else:
             changed += anchor.reply
-        return Expected(self, anchor, known, self.estimator.believe(changed), final)
+        return Expected(self, anchor, reported, self.estimator.believe(changed), final)
 
     def _beyond(self, prompt: int, weight: Weight) -> Overhead:
         """The overhead in a prompt of this size with messages of this weight."""
@@ -277,7 +279,7 @@ class Gauge(Struct, frozen=True):
         return Estimator.of(self.profile.tokenizer).tokens(weight) / there if there > 0 else 1.0
 
 
-def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:
+def _on(base: int, low: int, high: int, estimate: Estimate) -> Estimate:
     """An estimate added to a known size that has bounds of its own; never negative."""
-    tokens = max(0, known + estimate.tokens)
+    tokens = max(0, base + estimate.tokens)
     return Estimate(tokens, max(0, low + estimate.low), high + estimate.high)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-LEAST = 8
+MIN_LENGTH = 8
 """Shorter values, in characters, may be ordinary words."""
-LEAST_DIFFERENT = 5
-LEAST_ENCODED = 10
+MIN_DISTINCT = 5
+MIN_ENCODED_LENGTH = 10
 """Shorter encoded forms, in characters, may occur by chance."""
-MOST = 100
+MAX_VALUES = 100
 """Maximum number of values in one session; every text is searched for each of their forms."""
 
 _SECRET_NAME = re.compile(
@@ -45,7 +45,7 @@ def assignments(text: str) -> dict[str, str]:
 
 
 def _is_telling(value: str) -> bool:
-    return len(value) >= LEAST and len(set(value)) >= LEAST_DIFFERENT and not _NO_SECRET.fullmatch(value)
+    return len(value) >= MIN_LENGTH and len(set(value)) >= MIN_DISTINCT and not _NO_SECRET.fullmatch(value)
 
 
 class KnownSecrets(Struct, frozen=True):
@@ -56,9 +56,12 @@ class KnownSecrets(Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Iterable[str]) -> KnownSecrets:
-        """Those of the values that can be told from ordinary text, at most `MOST`."""
-        kept = sorted(filter(_is_telling, set(values)))[:MOST]
-        return cls({form: value for value in kept for form in _forms(value)})
+        """Those of the values that can be told from ordinary text, at most `MAX_VALUES`."""
+        chosen = sorted(filter(_is_telling, set(values)))[:MAX_VALUES]
+        original_of: dict[str, str] = {}
+        for value in chosen:
+            original_of.update(dict.fromkeys(_forms(value), value))
+        return cls(original_of)
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -68,10 +71,11 @@ def _forms(value: str) -> Iterator[str]:
     yield value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")
     yield raw.hex()
     yield raw.hex().upper()
-    for before in range(3):
-        # The text before and after the value decides the encoded characters at its edges, so these are left out.
-        encoded = base64.b64encode(b"\0" * before + raw).decode()
-        whole = encoded[(0, 2, 3)[before] : len(encoded) - (0, 3, 2)[(before + len(raw)) % 3]]
-        if len(whole) >= LEAST_ENCODED:
+    for preceding in range(3):
+        # Base64 encodes three bytes at a time, so the value may begin at any of three positions in a group. The text
+        # before and after it decides the encoded characters at its edges, so these are left out.
+        encoded = base64.b64encode(b"\0" * preceding + raw).decode()
+        whole = encoded[(0, 2, 3)[preceding] : len(encoded) - (0, 3, 2)[(preceding + len(raw)) % 3]]
+        if len(whole) >= MIN_ENCODED_LENGTH:
             yield whole
             yield whole.replace("+", "-").replace("/", "_")

@@ -38,16 +38,16 @@ class Item(Struct, frozen=True, gc=False):
     """Whether it always starts a new message: so does the first record of a fork."""
 
     @classmethod
-    def of(cls, said: Said, seq: int, *, weighs: bool = True) -> Item:
+    def of(cls, record: Said, seq: int, *, weighs: bool = True) -> Item:
         """The item for a record that no decision has touched."""
-        shown = () if said.synthetic else said.blocks
+        shown = () if record.synthetic else record.blocks
         for block in shown:
             if block.kind == "text" and block.blank:
                 shown = tuple([block for block in shown if not block.blank])
                 break
         if not weighs:
-            return cls(said, seq, said.role, shown, NOTHING)
-        return cls(said, seq, said.role, shown, measure(shown[0]) if len(shown) == 1 else total(shown))
+            return cls(record, seq, record.role, shown, NOTHING)
+        return cls(record, seq, record.role, shown, measure(shown[0]) if len(shown) == 1 else total(shown))
 
 
 class Anchor(Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class Anchor(Struct, frozen=True, gc=False):
     model: str
     message_id: str
     seq: int
-    place: int
+    records: int
     """How many records were in view when it was measured."""
     reply: Weight
     """The answer that came with the report."""
@@ -79,7 +79,7 @@ class Anchor(Struct, frozen=True, gc=False):
 class Measured(Struct, frozen=True, gc=False):
     """A prompt size reported by a server, to compare with the estimate."""
 
-    before: Anchor | None
+    previous: Anchor | None
     """The previous report on the same view, if there was one."""
     sent: Weight
     """The weight of the prompt without system and tools; empty if there is a previous report to compare with."""
@@ -138,25 +138,25 @@ class Layout:
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; returns the size it reports, if any. ``reported`` says whether that is valid for this view."""
-        said = item.said
+        record = item.said
         items = self.items
-        place = self._enter(said)
+        index = self._enter(record)
         measured = self._weigh(item, reported) if self._weighs else None
         self.sized = None
-        if place == len(items):
-            self.index[said.uuid] = place
+        if index == len(items):
+            self.index[record.uuid] = index
             items.append(item)
             if self._weighs:
-                self._add_to(self.wire, place)
+                self._add_to(self.wire, index)
             return measured
         self.inserted += 1
-        self.items.insert(place, item)
+        self.items.insert(index, item)
         # Only from the place on: results of parallel calls arrive like this, and in a long session often.
-        for number in range(place, len(self.items)):
+        for number in range(index, len(self.items)):
             self.index[self.items[number].said.uuid] = number
         if not self._weighs:
             return None
-        for number in range(self.wire.truncate(place), len(self.items)):
+        for number in range(self.wire.truncate(index), len(self.items)):
             self._add_to(self.wire, number)
         return measured
 
@@ -168,15 +168,15 @@ class Layout:
             self._add_to(wire, number)
         return wire.messages()
 
-    def place(self, said: Said) -> int:
+    def index_for(self, record: Said) -> int:
         """The index at which a record belongs: the records of one answer stay together, and its results follow.
 
         In the log they may be in any order, name any of each other as parent, and have other records between
         them.
         """
-        if said.role == "assistant":
-            return self._answer_end if self.continues_answer(said) else len(self.items)
-        return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
+        if record.role == "assistant":
+            return self._answer_end if self.continues_answer(record) else len(self.items)
+        return len(self.items) if self.calls.isdisjoint(record.answers) else self._round_end
 
     def continues_round(self, parent: str | None, tip: str | None) -> bool:
         """Whether a record with this parent goes on from the newest round, whose newest record is ``tip``.
@@ -193,84 +193,84 @@ class Layout:
             parent = messages.pop(parent).parent
         return parent == first
 
-    def continues_answer(self, said: Said) -> bool:
+    def continues_answer(self, record: Said) -> bool:
         """Whether this record continues the newest answer."""
-        return said.message_id == self._answer != ""
+        return record.message_id == self._answer != ""
 
     def _add_to(self, wire: Wire, number: int) -> None:
         item = self.items[number]
-        said = item.said
-        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
+        record = item.said
+        wire.add(number, item.role, record.message_id, item.shown, item.begins, record.new_kinds)
 
-    def _enter(self, said: Said) -> int:
-        """The `place` of a record being added; updates the state of the round.
+    def _enter(self, record: Said) -> int:
+        """The `index_for` of a record being added; updates the state of the round.
 
         Once another record has followed the round, it only continues from the newest record.
         """
         end = len(self.items)
-        if said.role == "assistant":
-            if said.message_id == self._answer != "":
-                place = self._answer_end
-                self.calls.update(said.calls)
+        if record.role == "assistant":
+            if record.message_id == self._answer != "":
+                index = self._answer_end
+                self.calls.update(record.calls)
             else:
-                place = self._round_start = self._round_end = end
-                self._answer = said.message_id
-                self.calls = set(said.calls)
-            self._answer_end = place + 1
-        elif self.calls.isdisjoint(said.answers):
+                index = self._round_start = self._round_end = end
+                self._answer = record.message_id
+                self.calls = set(record.calls)
+            self._answer_end = index + 1
+        elif self.calls.isdisjoint(record.answers):
             self._round_start = None
             return end
         else:
-            place = self._round_end
+            index = self._round_end
         self._round_end += 1
-        return place
+        return index
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
-        said = item.said
+        record = item.said
         weight = item.weight
         self._loose.append(weight)
         self.bytes += weight.wire
         self.pictures += weight.images
-        if said.role == "assistant":
+        if record.role == "assistant":
             if weight.thoughts:
                 self._reasoning += reasoning(weight)
             self._answered = False
-            before = self.anchor
-            if before and said.message_id and before.message_id == said.message_id:
-                usage = said.usage.last_round if said.usage else None
+            anchor = self.anchor
+            if anchor and record.message_id and anchor.message_id == record.message_id:
+                usage = record.usage.last_round if record.usage else None
                 self.anchor = replace(
-                    before,
-                    prompt=usage.prompt if usage else before.prompt,
-                    output=usage.output_tokens if usage else before.output,
-                    reply=before.reply + weight,
+                    anchor,
+                    prompt=usage.prompt if usage else anchor.prompt,
+                    output=usage.output_tokens if usage else anchor.output,
+                    reply=anchor.reply + weight,
                 )
                 return None
-        elif said.answers:
+        elif record.answers:
             self._answered = True
-        elif item.shown and not said.meta and not self._answered:
+        elif item.shown and not record.meta and not self._answered:
             self._fade()
-        before = self.anchor
-        if reported and said.usage is not None and not said.outdated:
-            usage = said.usage.last_round if said.usage.iterations else said.usage
+        anchor = self.anchor
+        if reported and record.usage is not None and not record.outdated:
+            usage = record.usage.last_round if record.usage.iterations else record.usage
             self.anchor = Anchor(
                 usage.prompt,
                 usage.output_tokens,
-                said.model,
-                said.message_id,
+                record.model,
+                record.message_id,
                 item.seq,
                 len(self.items),
                 weight,
-                said.cut,
-                said.edits,
+                record.cut,
+                record.edits,
             )
-            if said.edits != (before.edits if before else UNEDITED):
+            if record.edits != (anchor.edits if anchor else UNEDITED):
                 # If the edits differ from last time, the prompt's growth says nothing about what was added.
                 return None
-            sent = NOTHING if before and before.prompt else self.total() - weight
-            return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
-        if before:
-            since = before.since
-            self.anchor = replace(before, since=weight if since is NOTHING else since + weight)
+            sent = NOTHING if anchor and anchor.prompt else self.total() - weight
+            return Measured(anchor, sent, record.usage, record.model, self.faded, self.expected)
+        if anchor:
+            since = anchor.since
+            self.anchor = replace(anchor, since=weight if since is NOTHING else since + weight)
         return None
 
     def _fade(self) -> None:
@@ -281,13 +281,15 @@ class Layout:
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
 
-    def measured_alone(self, said: Said) -> Measured | None:
+    def measured_alone(self, record: Said) -> Measured | None:
         """The size this record reports, without a previous report to compare with; None if there is none to use."""
         anchor = self.anchor
-        if not (anchor and said.usage and said.message_id == anchor.message_id and said.edits is UNEDITED):
+        if not (
+            anchor and record.usage and record.message_id == anchor.message_id and record.edits is UNEDITED
+        ):
             return None
         return Measured(
-            None, self.total() - anchor.reply - anchor.since, said.usage, said.model, self.faded
+            None, self.total() - anchor.reply - anchor.since, record.usage, record.model, self.faded
         )
 
 

@@ -50,7 +50,7 @@ class Replacement(Struct, frozen=True):
     decision: str
     text: str
     seq: int
-    words_only: bool = False
+    text_only: bool = False
     """Images and documents in the result stay."""
     content: Raw | None = None
     """ShownResult by a layer instead of ``text``, until the result is cleared or offloaded."""
@@ -59,7 +59,7 @@ class Replacement(Struct, frozen=True):
         """The tool result as it is shown."""
         if self.content is not None:
             return blocks.with_content(block, self.content)
-        replace_content = blocks.with_words if self.words_only else blocks.with_content
+        replace_content = blocks.with_words if self.text_only else blocks.with_content
         return replace_content(block, self.text)
 
 
@@ -84,72 +84,73 @@ class Effects(Struct):
     spans_only: bool = True
     """Whether there are no effects other than spans; derived from the other fields."""
 
-    def touch(self, said: Said, seq: int) -> bool:
+    def touch(self, record: Said, seq: int) -> bool:
         """Whether a decision may change how this record is shown, apart from spans, which hide it either way."""
         return (
-            (self.references and bool(said.answers))
-            or not self.results.keys().isdisjoint(said.answers)
-            or (said.summary and bool(self.signed))
-            or said.uuid in self.attachments
-            or said.uuid in self.deletions
-            or said.uuid in self.refused
-            or (self.drops_thinking(seq) and any(block.kind in THINKING for block in said.blocks))
+            (self.references and bool(record.answers))
+            or not self.results.keys().isdisjoint(record.answers)
+            or (record.summary and bool(self.signed))
+            or record.uuid in self.attachments
+            or record.uuid in self.deletions
+            or record.uuid in self.refused
+            or (self.drops_thinking(seq) and any(block.kind in THINKING for block in record.blocks))
         )
 
     def drops_thinking(self, seq: int) -> bool:
         """Whether the reasoning of a record with this sequence number is no longer sent."""
-        return any(after < seq < upto for after, upto in self.thinking)
+        return any(start < seq < end for start, end in self.thinking)
 
 
-class Made(Struct, frozen=True):
+class RecordedDecision(Struct, frozen=True):
     """A decision and its sequence number in the file."""
 
     seq: int
-    what: Clearing | OwnDecision
+    decision: Clearing | OwnDecision
     drops: tuple[int, int] = (-1, -1)
     """The sequence numbers between which an epoch drops reasoning."""
 
     @property
     def id(self) -> str:
         """The id by which it can be undone."""
-        return id_of(self.what)
+        return id_of(self.decision)
 
 
 _CHANGING_THE_VIEW = (Offloaded, ShownResult, SentAsText, Pinned, Signed, Snip, Fold, Undone)
 
 
-def changes_view(what: OwnDecision) -> bool:
+def changes_view(decision: OwnDecision) -> bool:
     """Whether the view must be rebuilt after this decision."""
-    return isinstance(what, _CHANGING_THE_VIEW) or (isinstance(what, Epoch) and what.drops_thinking)
+    return isinstance(decision, _CHANGING_THE_VIEW) or (
+        isinstance(decision, Epoch) and decision.drops_thinking
+    )
 
 
 class Ledger:
     """All decisions, in order."""
 
     def __init__(self) -> None:
-        self.all: list[Made] = []
-        self._holding: list[Made] = []
+        self.all: list[RecordedDecision] = []
+        self._holding: list[RecordedDecision] = []
         self._standing: set[str] = set()
 
-    def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
+    def add(self, seq: int, decision: Clearing | OwnDecision, chain: Chain) -> None:
         """Add a decision; it was made at the current tip, so it holds."""
-        decision = Made(seq, what)
-        if isinstance(what, Epoch):
-            again = chain.nodes.get(what.drops_thinking_before or "")
-            decision = Made(
-                seq, what, (chain.end_of(what.drops_thinking_after), again.seq if again else seq)
-            )
-        self.all.append(decision)
-        self._holding.append(decision)
+        entry = RecordedDecision(seq, decision)
+        if isinstance(decision, Epoch):
+            first_sent_again = chain.nodes.get(decision.drops_thinking_before or "")
+            end = first_sent_again.seq if first_sent_again else seq
+            entry = RecordedDecision(seq, decision, (chain.end_of(decision.drops_thinking_after), end))
+        self.all.append(entry)
+        self._holding.append(entry)
 
     def holding(self) -> list[Clearing | OwnDecision]:
         """The decisions that hold on the live branch, in order."""
-        return [decision.what for decision in self._holding]
+        return [entry.decision for entry in self._holding]
 
     def settle(self, chain: Chain, leaf: str | None) -> set[str]:
         """Determine which decisions hold when ``leaf`` is the newest record; returns the ids of those undone."""
         lineage = chain.lineage(leaf) if self.all and leaf is not None else set()
-        self._holding = [decision for decision in self.all if self._holds(decision, chain, lineage)]
+        self._holding = [entry for entry in self.all if self._holds(entry, chain, lineage)]
         return self._undone(None)
 
     def effects(self, seq: int | None = None, model: str = "") -> Effects:
@@ -157,20 +158,20 @@ class Ledger:
         undone = self._undone(seq)
         model = model if seq is None else self._model(seq)
         effects = Effects()
-        for decision in self._holding:
-            if decision.id in undone or (seq is not None and decision.seq >= seq):
+        for entry in self._holding:
+            if entry.id in undone or (seq is not None and entry.seq >= seq):
                 continue
-            match decision.what:
+            match entry.decision:
                 case Clearing(uuid=name, about=about):
-                    cleared = Replacement(name, PLACEHOLDER_CLEARED, decision.seq)
+                    cleared = Replacement(name, PLACEHOLDER_CLEARED, entry.seq)
                     for call in about.compacted_tool_ids:
                         effects.results.setdefault(call, []).append(cleared)
                     effects.attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
-                    offloaded = Replacement(name, preview, decision.seq, words_only=True)
+                    offloaded = Replacement(name, preview, entry.seq, text_only=True)
                     effects.results.setdefault(call, []).append(offloaded)
                 case ShownResult(id=name, tool_use_id=call, content=content):
-                    shown = Replacement(name, "", decision.seq, content=content)
+                    shown = Replacement(name, "", entry.seq, content=content)
                     effects.results.setdefault(call, []).append(shown)
                 case SentAsText(record=record, block=number, why=why):
                     effects.refused.setdefault(record, {})[number] = why
@@ -185,24 +186,24 @@ class Ledger:
                     if not model or signer in ("", model):
                         effects.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
-                    effects.thinking.append(decision.drops)
+                    effects.thinking.append(entry.drops)
         replaced = (
             effects.results or effects.attachments or effects.deletions or effects.signed or effects.refused
         )
         effects.spans_only = not (replaced or effects.thinking or effects.references)
         return effects
 
-    def since(self, seq: int) -> list[Made]:
+    def since(self, seq: int) -> list[RecordedDecision]:
         """Decisions that hold and were made after this sequence number."""
-        return [decision for decision in self._holding if decision.seq > seq]
+        return [entry for entry in self._holding if entry.seq > seq]
 
     def taken_back(self, chain: Chain) -> list[tuple[int, int]]:
         """Sequence numbers of the compactions undone or redone, each with that of the undo or redo."""
         spans = []
-        for decision in self.all:
-            node = chain.nodes.get(decision.what.decision) if isinstance(decision.what, Undone) else None
+        for entry in self.all:
+            node = chain.nodes.get(entry.decision.decision) if isinstance(entry.decision, Undone) else None
             if node and isinstance(node.entry, Boundary):
-                spans.append((node.seq, decision.seq))
+                spans.append((node.seq, entry.seq))
         return spans
 
     def prune(self, since: int, gone: Collection[str]) -> None:
@@ -210,36 +211,39 @@ class Ledger:
 
         Those kept from before ``since`` then always hold, although the records they depend on are forgotten.
         """
-        holding = {decision.id for decision in self._holding}
+        holding = {entry.id for entry in self._holding}
         lost = {
-            decision.id for decision in self.all if decision.seq <= since or place_of(decision.what) in gone
+            entry.id for entry in self.all if entry.seq <= since or record_before(entry.decision) in gone
         }
-        self.all = [decision for decision in self.all if decision.id not in lost - holding]
-        self._standing = {decision.id for decision in self.all if decision.seq < since}
+        self.all = [entry for entry in self.all if entry.id not in lost - holding]
+        self._standing = {entry.id for entry in self.all if entry.seq < since}
 
-    def _holds(self, decision: Made, chain: Chain, lineage: set[str]) -> bool:
-        place = place_of(decision.what)
-        if isinstance(decision.what, Epoch) and decision.what.reason in (ADOPTED, *OTHER_MODEL):
+    def _holds(self, entry: RecordedDecision, chain: Chain, lineage: set[str]) -> bool:
+        made_at = record_before(entry.decision)
+        if isinstance(entry.decision, Epoch) and entry.decision.reason in (ADOPTED, *OTHER_MODEL):
             # Reasoning of another model does not become readable because the user goes back to before the change.
             return True
-        if isinstance(decision.what, SentAsText):
+        if isinstance(entry.decision, SentAsText):
             return True  # nor does a provider take such a block then
-        if place is None or decision.id in self._standing or not (chain.complete or place in chain):
+        if made_at is None or entry.id in self._standing or not (chain.complete or made_at in chain):
             return True
-        return chain.resolve(place) in lineage
+        return chain.resolve(made_at) in lineage
 
     def _model(self, seq: int) -> str:
         """The model of the epoch before ``seq``; empty if not known."""
-        for decision in reversed(self.all):
-            if isinstance(decision.what, Epoch) and decision.seq < seq:
-                return decision.what.model
+        for entry in reversed(self.all):
+            if isinstance(entry.decision, Epoch) and entry.seq < seq:
+                return entry.decision.model
         return ""
 
     def _undone(self, seq: int | None) -> set[str]:
         undone: set[str] = set()
-        for decision in self._holding:
-            if isinstance(decision.what, Undone) and (seq is None or decision.seq < seq):
-                (undone.discard if decision.what.redo else undone.add)(decision.what.decision)
+        for entry in self._holding:
+            if isinstance(entry.decision, Undone) and (seq is None or entry.seq < seq):
+                if entry.decision.redo:
+                    undone.discard(entry.decision.decision)
+                else:
+                    undone.add(entry.decision.decision)
         return undone
 
 
@@ -248,7 +252,7 @@ def id_of(decision: Clearing | OwnDecision) -> str:
     return decision.uuid if isinstance(decision, Clearing) else decision.id
 
 
-def place_of(decision: Clearing | OwnDecision) -> str | None:
+def record_before(decision: Clearing | OwnDecision) -> str | None:
     """The record that was the newest when a decision was made."""
     return decision.uuid if isinstance(decision, Clearing) else decision.at
 
@@ -256,15 +260,15 @@ def place_of(decision: Clearing | OwnDecision) -> str | None:
 # -- applying them to records ----------------------------------------------------------------------
 
 
-def render(said: Said, seq: int, effects: Effects) -> Item:
+def render(record: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, unless a span hides it."""
-    signed = effects.signed.get(said.parent or "") if said.summary else None
+    signed = effects.signed.get(record.parent or "") if record.summary else None
     if signed is not None and not blocks.is_encrypted_summary(signed):
-        return Item(said, seq, "assistant", (signed,), total((signed,)))
-    shown = _blocks(said, seq, effects)
+        return Item(record, seq, "assistant", (signed,), total((signed,)))
+    shown = _blocks(record, seq, effects)
     if signed is not None:
         shown = (signed, *shown)
-    return Item(said, seq, said.role, shown, total(shown))
+    return Item(record, seq, record.role, shown, total(shown))
 
 
 def hide(item: Item, decision: str) -> Item:
@@ -275,26 +279,27 @@ def hide(item: Item, decision: str) -> Item:
 def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
     """All items, with those in a span hidden, and a fold's summary shown in place of its first item."""
     items = list(items)
-    places = {item.said.uuid: number for number, item in enumerate(items)}
+    index_of = {item.said.uuid: index for index, item in enumerate(items)}
     for span in effects.spans:
-        first = places.get(span.first)
-        last = places.get(span.last)
+        first = index_of.get(span.first)
+        last = index_of.get(span.last)
         if first is None or last is None or last < first:
             continue
         items[first : last + 1] = [hide(item, span.id) for item in items[first : last + 1]]
         if isinstance(span, Fold) and span.summary:
-            said = tuple(blocks.text(text) for text in (span.summary, span.words) if text)
-            items[first] = replace(items[first], role="user", shown=said, weight=total(said))
+            texts = filter(None, (span.summary, span.words))
+            content = tuple(map(blocks.text, texts))
+            items[first] = replace(items[first], role="user", shown=content, weight=total(content))
     return items
 
 
-def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
-    if said.synthetic or said.uuid in effects.attachments:
+def _blocks(record: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
+    if record.synthetic or record.uuid in effects.attachments:
         return ()
     drops = effects.drops_thinking(seq)
     shown: list[Block] = []
-    refused = effects.refused.get(said.uuid, {})
-    for number, block in enumerate(said.blocks):
+    refused = effects.refused.get(record.uuid, {})
+    for number, block in enumerate(record.blocks):
         if block.blank or (drops and block.kind in THINKING):
             continue
         replaced = _replacement(block, seq, effects)
@@ -305,8 +310,8 @@ def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
             block = replacement
         named = effects.references and block.kind == "tool_result"
         shown.append(blocks.referenced(block) if named else block)
-    if said.uuid in effects.deletions:
-        shown.append(effects.deletions[said.uuid])
+    if record.uuid in effects.deletions:
+        shown.append(effects.deletions[record.uuid])
     return tuple(shown)
 
 

@@ -77,8 +77,8 @@ class Place(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "own", self.version.startswith(VERSION))
-        where = _Where(self.sidechain, "external", self.cwd, self.session, self.version, self.branch)
-        force_setattr(self, "head", b',%b,"type":' % _encode(where)[1:-1])
+        fields = _PlaceFields(self.sidechain, "external", self.cwd, self.session, self.version, self.branch)
+        force_setattr(self, "head", b',%b,"type":' % _encode(fields)[1:-1])
 
 
 class Stamp(Struct, frozen=True, gc=False):
@@ -116,7 +116,7 @@ class Written(Struct, frozen=True, gc=False):
     entry: Entry
 
 
-class _Where(Struct, gc=False, rename="camel"):
+class _PlaceFields(Struct, gc=False, rename="camel"):
     is_sidechain: bool
     user_type: str
     cwd: str
@@ -125,7 +125,7 @@ class _Where(Struct, gc=False, rename="camel"):
     git_branch: str
 
 
-class _Reply(Struct, gc=False):
+class _AnswerFields(Struct, gc=False):
     """The fields after the content in the message of an answer."""
 
     id: str
@@ -137,7 +137,7 @@ class _Reply(Struct, gc=False):
     context_management: Raw | UnsetType = UNSET
 
 
-class _More(Struct, gc=False, rename="camel"):
+class _OptionalFields(Struct, gc=False, rename="camel"):
     """The optional fields after the message in a record with content."""
 
     attachment: Raw | UnsetType = UNSET
@@ -150,7 +150,7 @@ class _More(Struct, gc=False, rename="camel"):
     typed: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_typed")
 
 
-class _System(Struct, gc=False, rename="camel"):
+class _BoundaryFields(Struct, gc=False, rename="camel"):
     """The fields that only a boundary or a clearing has."""
 
     subtype: str
@@ -184,23 +184,25 @@ def said_by_user(
     ``origin`` and ``typed`` are recorded for a message that the user did not type, or not all of. ``attachment`` is the
     kind of an attachment, which is recorded with its ``facts`` and the message it is sent as.
     """
-    more = b""
+    extra_fields = b""
     if attachment or meta or summary or key or stored or origin:
-        held = _More()
+        optional = _OptionalFields()
         if attachment:
-            held.attachment = Raw(_encode({"type": attachment, **facts}))
+            optional.attachment = Raw(_encode({"type": attachment, **facts}))
         if meta:
-            held.is_meta = True
+            optional.is_meta = True
         if summary:
-            held.is_compact_summary = held.is_visible_in_transcript_only = True
-        held.key = key or UNSET
-        held.stored = stored or UNSET
+            optional.is_compact_summary = optional.is_visible_in_transcript_only = True
+        optional.key = key or UNSET
+        optional.stored = stored or UNSET
         if origin:
-            held.origin = origin
-            held.typed = UNSET if typed is None else typed
-        more = b"," + _encode(held)[1:-1]
-    line = _spoken(at, b'"attachment"' if attachment else b'"user"', role, blocks, b"}" + more)
-    said = Said(
+            optional.origin = origin
+            optional.typed = UNSET if typed is None else typed
+        extra_fields = b"," + _encode(optional)[1:-1]
+    line = _content_line(
+        at, b'"attachment"' if attachment else b'"user"', role, blocks, b"}" + extra_fields
+    )
+    record = Said(
         at.uuid,
         at.parent,
         role,
@@ -216,7 +218,7 @@ def said_by_user(
         origin=origin,
         typed=typed,
     )
-    return Written(line, said)
+    return Written(line, record)
 
 
 def said_by_model(at: Stamp, answer: Answer) -> Written:
@@ -227,15 +229,17 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
     managed = answer.context_management
     if managed is not UNMANAGED or DELETED in bytes(answer.usage):
         edits = Edits.read(managed, answer.usage)
-    kept = managed if edits.cleared else UNSET
-    reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage, kept))
-    more = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
-    more += b',"sevenfold_outdated":true' if answer.outdated else b""
+    applied_edits = managed if edits.cleared else UNSET
+    reply = _encode(
+        _AnswerFields(answer.id, "message", answer.model, stop, None, answer.usage, applied_edits)
+    )
+    extra_fields = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
+    extra_fields += b',"sevenfold_outdated":true' if answer.outdated else b""
     kinds = new_kinds(answer.blocks)
     if kinds:
-        more += b',"sevenfold_kinds":' + _encode(kinds)
-    line = _spoken(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + more)
-    said = Said(
+        extra_fields += b',"sevenfold_kinds":' + _encode(kinds)
+    line = _content_line(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + extra_fields)
+    record = Said(
         at.uuid,
         at.parent,
         "assistant",
@@ -251,24 +255,24 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
         outdated=answer.outdated,
         new_kinds=kinds,
     )
-    return Written(line, said)
+    return Written(line, record)
 
 
 def compacted(at: Stamp, about: CompactMetadata, *, own: bool = True) -> Written:
     """The boundary of a compaction, after the newest record; one of our ``own`` counts once its commit is written."""
-    system = _System(
+    system = _BoundaryFields(
         "compact_boundary", BOUNDARY_TEXT, compact_metadata=about, sevenfold=1 if own else UNSET
     )
     head = _head(at, None, b'"system"') + b',"logicalParentUuid":' + _encode(at.parent)
-    made = Boundary(at.uuid, at.parent, about, at.timestamp, own, at.place.sidechain)
-    return Written(b"%b,%b\n" % (head, _encode(system)[1:]), made)
+    boundary = Boundary(at.uuid, at.parent, about, at.timestamp, own, at.place.sidechain)
+    return Written(b"%b,%b\n" % (head, _encode(system)[1:]), boundary)
 
 
 def cleared(at: Stamp, about: MicrocompactMetadata) -> Written:
     """The record of a clearing."""
-    system = _System("microcompact_boundary", CLEARING_TEXT, microcompact_metadata=about)
-    made = Clearing(at.uuid, at.parent, about, at.timestamp, at.place.sidechain)
-    return Written(b"%b,%b\n" % (_head(at, at.parent, b'"system"'), _encode(system)[1:]), made)
+    system = _BoundaryFields("microcompact_boundary", CLEARING_TEXT, microcompact_metadata=about)
+    clearing = Clearing(at.uuid, at.parent, about, at.timestamp, at.place.sidechain)
+    return Written(b"%b,%b\n" % (_head(at, at.parent, b'"system"'), _encode(system)[1:]), clearing)
 
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
@@ -279,9 +283,9 @@ def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
     return Written(_encoder.encode_lines((about,)), Label(kind, text))
 
 
-def decided(made: OwnDecision) -> Written:
+def decided(decision: OwnDecision) -> Written:
     """One of our own records."""
-    return Written(_OWN + _encode(made)[1:] + b"\n", Decision(made))
+    return Written(_OWN + _encode(decision)[1:] + b"\n", Decision(decision))
 
 
 def _head(at: Stamp, parent: str | None, kind: bytes) -> bytes:
@@ -290,13 +294,15 @@ def _head(at: Stamp, parent: str | None, kind: bytes) -> bytes:
     return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b' % fields
 
 
-def _spoken(at: Stamp, kind: bytes, role: str, blocks: Sequence[Block], rest: bytes) -> bytes:
-    """The line of a record with content; ``rest`` is everything after the content, in the message and the record."""
+def _content_line(
+    at: Stamp, kind: bytes, role: str, blocks: Sequence[Block], after_content: bytes
+) -> bytes:
+    """The line of a record with content; ``after_content`` is the rest of the message and of the record."""
     # Fast path: nearly every message is one block.
     content = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
     names = _encode(at.parent), at.place.head, kind, _encode(at.uuid), _encode(at.timestamp), _encode(role)
     head = b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b,"message":{"role":%b,"content":[' % names
-    return b"".join((head, content, b"]", rest, b"}\n"))
+    return b"".join((head, content, b"]", after_content, b"}\n"))
 
 
 # -- labels: what a list of sessions shows -------------------------------------------------------
@@ -314,18 +320,22 @@ def renew_labels(
 
     Text taken from the conversation goes through ``clean`` first, because labels are shown outside the session.
     """
-    said = [words for item in items if (words := shorten_label(clean(users_words(item.said))))]
-    kept = {kind: text for kind, text in labels.items() if kind != "summary"}
-    if said:
-        kept["last-prompt"] = said[-1]
-    if not title_of(kept) and (first := title_of(labels) or next(iter(said), "")):
-        kept["ai-title"] = first
-    return kept
+    prompts = [shorten_label(clean(users_words(item.said))) for item in items]
+    prompts = [prompt for prompt in prompts if prompt]
+    # In older transcripts a "summary" is a title; from here on the title has a kind of its own.
+    renewed = {kind: label for kind, label in labels.items() if kind != "summary"}
+    if prompts:
+        renewed["last-prompt"] = prompts[-1]
+    if not title_of(renewed):
+        title = title_of(labels) or next(iter(prompts), "")
+        if title:
+            renewed["ai-title"] = title
+    return renewed
 
 
-def shorten_label(words: str) -> str:
+def shorten_label(text: str) -> str:
     """The text on one line, cut after a whole word to the length of a label."""
-    line = " ".join(words.split())
+    line = " ".join(text.split())
     if len(line) <= LONGEST_LABEL:
         return line
     whole = line[:LONGEST_LABEL].rpartition(" ")[0]

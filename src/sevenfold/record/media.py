@@ -41,7 +41,7 @@ _COUNT = re.compile(rb"/Count\s+(\d{1,9})")
 _PACKED = re.compile(rb"/Type\s*/ObjStm.{0,400}?stream\r?\n", re.DOTALL)
 _NEAR = 2_000
 """How many bytes around the type of an object its other entries are looked for in."""
-_MOST_UNPACKED = 16 << 20
+_UNPACKED_LIMIT = 16 << 20
 """How many bytes of a PDF's index are unpacked."""
 
 
@@ -68,11 +68,11 @@ class PictureSize(Struct, frozen=True):
         scale = min(scale, TILED_SHORT / min(self.width, self.height))
         return ceil(round(self.width * scale) / TILE) * ceil(round(self.height * scale) / TILE)
 
-    def _patches(self, edge: int, most: int) -> int:
+    def _patches(self, edge: int, limit: int) -> int:
         scale = min(1.0, edge / max(self.width, self.height))
         across = ceil(max(1, round(self.width * scale)) / PATCH)
         down = ceil(max(1, round(self.height * scale)) / PATCH)
-        return min(across * down, most)
+        return min(across * down, limit)
 
 
 def picture_size(data: bytes) -> PictureSize | None:
@@ -98,10 +98,10 @@ def pdf_pages(data: bytes) -> int | None:
         return None
     pages = 0
     counted = 0
-    for part in _pdf_objects(data):
-        pages += len(_PAGE.findall(part))
-        for tree in _PAGES.finditer(part):
-            near = part[max(0, tree.start() - _NEAR) : tree.end() + _NEAR]
+    for content in _pdf_objects(data):
+        pages += len(_PAGE.findall(content))
+        for tree in _PAGES.finditer(content):
+            near = content[max(0, tree.start() - _NEAR) : tree.end() + _NEAR]
             counted = max(counted, *map(int, _COUNT.findall(near)), 0)
     # A file that was changed holds earlier versions of its pages too, so the count of its root says it better;
     # but a count alone, without the pages, can be anything.
@@ -111,15 +111,15 @@ def pdf_pages(data: bytes) -> int | None:
 def _pdf_objects(data: bytes) -> Iterator[bytes]:
     """The bytes of a PDF, then the objects that are packed in it."""
     yield data
-    left = _MOST_UNPACKED
+    budget = _UNPACKED_LIMIT
     for packed in _PACKED.finditer(data):
         try:
-            unpacked = zlib.decompressobj().decompress(data[packed.end() :], left)
+            unpacked = zlib.decompressobj().decompress(data[packed.end() :], budget)
         except zlib.error:
             continue
-        left -= len(unpacked)
+        budget -= len(unpacked)
         yield unpacked
-        if left <= 0:
+        if budget <= 0:
             return
 
 

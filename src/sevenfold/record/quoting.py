@@ -37,13 +37,13 @@ def without_tag_characters(text: str) -> tuple[str, int]:
     if not _SMUGGLED.search(text):
         return text, 0
     flags = [flag.span() for flag in _FLAG.finditer(text)]
-    kept: list[str] = []
-    place = 0
+    fragments: list[str] = []
+    position = 0
     for start, end in flags:
-        kept += [_SMUGGLED.sub("", text[place:start]), text[start:end]]
-        place = end
-    kept.append(_SMUGGLED.sub("", text[place:]))
-    shown = "".join(kept)
+        fragments += [_SMUGGLED.sub("", text[position:start]), text[start:end]]
+        position = end
+    fragments.append(_SMUGGLED.sub("", text[position:]))
+    shown = "".join(fragments)
     return shown, len(text) - len(shown)
 
 
@@ -59,11 +59,11 @@ def as_data(text: str) -> str:
     return f"\\{line}" if line.startswith(_QUOTE_SIGNS) else line
 
 
-def quotation(text: str, most: int) -> str:
-    """The text on one line in quotation marks, cut at ``most`` characters; nothing in it can end the quotation."""
+def quotation(text: str, limit: int) -> str:
+    """The text on one line in quotation marks, cut at ``limit`` characters; nothing in it can end the quotation."""
     line = _DOUBLE_MARKS.sub("'", _ANY_TAG.sub("&lt;", one_line(text)))
-    if len(line) > most:
-        line = f"{line[: most - 1].rsplit(' ', 1)[0]}…"
+    if len(line) > limit:
+        line = f"{line[: limit - 1].rsplit(' ', 1)[0]}…"
     return f'"{line}"'
 
 

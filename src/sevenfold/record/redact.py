@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.known_secrets import KnownSecrets
-from sevenfold.record.secret_patterns import patterns, places
+from sevenfold.record.secret_patterns import occurrences, patterns
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash in a mask."""
@@ -32,7 +33,7 @@ KNOWN = "known-secret"
 NONE_KNOWN = KnownSecrets()
 _BEFORE_CONTEXTS = frozenset({"private-key", KNOWN})
 """Kinds with the same priority as formats: they win over a secret recognised only by its context."""
-_LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
+_LOWER = MappingProxyType({ord(letter): ord(letter.lower()) for letter in string.ascii_uppercase})
 _LONGEST_BEFORE = 40
 _ENOUGH = 120
 """How many characters of a secret are checked to tell it from an example."""
@@ -75,11 +76,11 @@ class MaskedBlocks(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
+def mask(text: str, secrets: KnownSecrets = NONE_KNOWN) -> Redacted:
     """The text with every secret in it masked; masking it again changes nothing."""
     everything: list[Finding] = []
     # A mask may reveal another secret. Every pass removes some of the text, so this ends.
-    while findings := find(text, known):
+    while findings := find(text, secrets):
         pieces = []
         position = 0
         for finding in findings:
@@ -95,24 +96,26 @@ def mask_text(text: str) -> str:
     return mask(text).text
 
 
-def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
+def find(text: str, secrets: KnownSecrets = NONE_KNOWN) -> list[Finding]:
     """The secrets in a text, in order and without overlaps."""
-    findings = [*_find(text), *_known(text, known)]
+    findings = [*_find(text), *_find_known(text, secrets)]
     if _COVER.search(text):
         bare = Uncovered(text, _COVER, _uncover)
-        findings += [bare.finding(finding) for finding in (*_find(bare.text), *_known(bare.text, known))]
-    if known.forms and _BREAK.search(text):
+        findings += [
+            bare.finding(finding) for finding in (*_find(bare.text), *_find_known(bare.text, secrets))
+        ]
+    if secrets.forms and _BREAK.search(text):
         joined = Uncovered(text, _BREAK, lambda _: "")
-        findings += [joined.finding(finding) for finding in _known(joined.text, known)]
+        findings += [joined.finding(finding) for finding in _find_known(joined.text, secrets)]
     return _apart(findings)
 
 
-def _known(text: str, known: KnownSecrets) -> list[Finding]:
-    positions = places(text, known.forms)
-    return [
-        Finding(KNOWN, digest(known.forms[form]), position, position + len(form))
-        for position, form in positions
-    ]
+def _find_known(text: str, secrets: KnownSecrets) -> list[Finding]:
+    findings = []
+    for position, form in occurrences(text, secrets.forms):
+        value = secrets.forms[form]
+        findings.append(Finding(KNOWN, digest(value), position, position + len(form)))
+    return findings
 
 
 class Uncovered:
@@ -124,31 +127,31 @@ class Uncovered:
         self._covered = text
         self._pattern = pattern
         pieces: list[str] = []
-        self._here = [0]
-        self._there = [0]
+        self._new_positions = [0]
+        self._original_positions = [0]
         length = end = 0
         for cover in pattern.finditer(text):
             plain = text[end : cover.start()]
             pieces += [plain, meaning(cover)]
             length += len(plain) + len(pieces[-1])
             end = cover.end()
-            self._here.append(length)
-            self._there.append(end)
+            self._new_positions.append(length)
+            self._original_positions.append(end)
         self.text = "".join([*pieces, text[end:]])
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The original positions of a non-empty span of the new text."""
-        last = self._place(end - 1)
+        last = self._original_position(end - 1)
         covered = self._pattern.match(self._covered, last)
-        return self._place(start), covered.end() if covered else last + 1
+        return self._original_position(start), covered.end() if covered else last + 1
 
     def finding(self, shifted: Finding) -> Finding:
         """A finding in the new text, with its original positions."""
         return Finding(shifted.kind, shifted.digest, *self.span(shifted.start, shifted.end))
 
-    def _place(self, at: int) -> int:
-        mark = bisect_right(self._here, at) - 1
-        return self._there[mark] + at - self._here[mark]
+    def _original_position(self, at: int) -> int:
+        mark = bisect_right(self._new_positions, at) - 1
+        return self._original_positions[mark] + at - self._new_positions[mark]
 
 
 def _uncover(cover: re.Match[str]) -> str:
@@ -160,14 +163,19 @@ def _find(text: str) -> list[Finding]:
     """The secrets that patterns find in a text as it is."""
     lower = text.lower()
     if len(lower) != len(text):
+        # A few letters become two in lower case, which would shift every position behind them.
         lower = text.translate(_LOWER)
     table = patterns()
-    hints = [*_names(text), *places(text, table.literals), *places(lower, table.contexts)]
-    findings = _apart([finding for start, hint in hints if (finding := _at(text, start, hint))])
-    return [
-        Finding(finding.kind, digest(text[finding.start : finding.end]), finding.start, finding.end)
-        for finding in findings
-    ]
+    hints = [*_names(text), *occurrences(text, table.literals), *occurrences(lower, table.contexts)]
+    candidates = []
+    for start, hint in hints:
+        if candidate := _at(text, start, hint):
+            candidates.append(candidate)
+    findings = []
+    for finding in _apart(candidates):
+        secret = text[finding.start : finding.end]
+        findings.append(Finding(finding.kind, digest(secret), finding.start, finding.end))
+    return findings
 
 
 def _apart(findings: Sequence[Finding]) -> list[Finding]:
@@ -250,44 +258,44 @@ _KEY_BEGINS = b"-----BEGIN "
 _KEY_ENDS = b"-----END "
 
 
-def safe_cut(piece: bytes, hold: int = 0) -> int:
+def safe_cut(output: bytes, hold: int = 0) -> int:
     """Where incomplete output can be cut without splitting a secret: after a line, but before an unfinished key.
 
     A piece without a line break is cut after a word, or at its end, unless it is shorter than ``hold``.
     """
-    cut = piece.rfind(b"\n") + 1
-    if not cut and len(piece) >= hold:
-        cut = piece.rfind(b" ") + 1 or len(piece)
-    key = piece.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
-    if key < 0 or piece.find(_KEY_ENDS, key, cut) >= 0:
+    cut = output.rfind(b"\n") + 1
+    if not cut and len(output) >= hold:
+        cut = output.rfind(b" ") + 1 or len(output)
+    key = output.rfind(_KEY_BEGINS, max(0, cut - LONGEST_KEY), cut)
+    if key < 0 or output.find(_KEY_ENDS, key, cut) >= 0:
         return cut
-    return key if key or len(piece) < min(hold, LONGEST_KEY) else cut
+    return key if key or len(output) < min(hold, LONGEST_KEY) else cut
 
 
 class MaskedStream:
     """Masks output that arrives in chunks. What may be part of a secret is held back until the rest arrives."""
 
-    def __init__(self, known: KnownSecrets = NONE_KNOWN) -> None:
-        self._known = known
+    def __init__(self, secrets: KnownSecrets = NONE_KNOWN) -> None:
+        self._secrets = secrets
         self._left = b""
 
     def add(self, chunk: bytes) -> bytes:
         """Add a chunk; returns the masked output that can be written now."""
-        piece = self._left + chunk
-        cut = safe_cut(piece, LONGEST_LINE)
-        self._left = piece[cut:]
-        return mask_bytes(piece[:cut], self._known)
+        output = self._left + chunk
+        cut = safe_cut(output, LONGEST_LINE)
+        self._left = output[cut:]
+        return mask_bytes(output[:cut], self._secrets)
 
     def end(self) -> bytes:
         """The rest of the output, masked."""
         held_back = self._left
         self._left = b""
-        return mask_bytes(held_back, self._known)
+        return mask_bytes(held_back, self._secrets)
 
 
-def mask_bytes(raw: bytes, known: KnownSecrets = NONE_KNOWN) -> bytes:
+def mask_bytes(raw: bytes, secrets: KnownSecrets = NONE_KNOWN) -> bytes:
     """The content of a file with every secret masked."""
-    masked = mask(raw.decode(errors="surrogateescape"), known)
+    masked = mask(raw.decode(errors="surrogateescape"), secrets)
     return masked.text.encode(errors="surrogateescape") if masked.findings else raw
 
 
@@ -314,37 +322,39 @@ class MaskedJson(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def mask_json(raw: bytes, known: KnownSecrets = NONE_KNOWN, *, whole: bool = False) -> MaskedJson:
+def mask_json(raw: bytes, secrets: KnownSecrets = NONE_KNOWN, *, whole: bool = False) -> MaskedJson:
     """JSON with every string masked except in what the model said; with ``whole``, there too.
 
     Only strings that contain a secret are encoded again. Signatures, images and the ids of calls stay. What is not
     JSON is masked as text.
     """
-    walk = _Walk(known, whole)
+    walk = _Walk(secrets, whole)
     try:
         masked = walk.value(raw.strip())
     except RecursionError:
         masked = _STRING.sub(lambda string: walk.text(string[0]), raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        plain = mask(raw.decode(errors="surrogateescape"), known)
+        plain = mask(raw.decode(errors="surrogateescape"), secrets)
         return MaskedJson(plain.text.encode(errors="surrogateescape"), plain.findings)
     return MaskedJson(masked, tuple(walk.findings)) if walk.findings else MaskedJson(raw)
 
 
-def mask_blocks(content: Sequence[Block], known: KnownSecrets = NONE_KNOWN) -> MaskedBlocks:
+def mask_blocks(content: Sequence[Block], secrets: KnownSecrets = NONE_KNOWN) -> MaskedBlocks:
     """Blocks with their texts masked, except the model's own; a block without a secret stays the same object."""
-    masked = [(block, mask_json(block.raw, known)) for block in content]
-    return MaskedBlocks(
-        [Block(block.kind, result.raw, block.id) if result.findings else block for block, result in masked],
-        tuple(finding for _, result in masked for finding in result.findings),
-    )
+    masked_blocks: list[Block] = []
+    findings: list[Finding] = []
+    for block in content:
+        masked = mask_json(block.raw, secrets)
+        masked_blocks.append(Block(block.kind, masked.raw, block.id) if masked.findings else block)
+        findings += masked.findings
+    return MaskedBlocks(masked_blocks, tuple(findings))
 
 
 class _Walk:
     """Masks a JSON value as bytes, so that what is not changed keeps its bytes."""
 
-    def __init__(self, known: KnownSecrets, whole: bool) -> None:
-        self._known = known
+    def __init__(self, secrets: KnownSecrets, whole: bool) -> None:
+        self._secrets = secrets
         self._whole = whole
         self.findings: list[Finding] = []
 
@@ -363,7 +373,7 @@ class _Walk:
                 return raw
 
     def text(self, raw: bytes) -> bytes:
-        masked = mask(_string.decode(raw), self._known)
+        masked = mask(_string.decode(raw), self._secrets)
         self.findings += masked.findings
         return msgspec.json.encode(masked.text) if masked.findings else raw
 
@@ -377,7 +387,7 @@ class _Walk:
             if name in _NO_TEXT or (name == "data" and kind in ("base64", "redacted_thinking")):
                 masked[name] = value
             else:
-                named = mask(name, self._known) if names else Redacted(name)
+                named = mask(name, self._secrets) if names else Redacted(name)
                 self.findings += named.findings
                 masked[named.text] = self.value(value, names=name != _BY_CALL)
         if masked == fields:

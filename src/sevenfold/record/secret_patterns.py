@@ -11,13 +11,13 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-LEAST_DIFFERENT = 8
+MIN_DISTINCT = 8
 """A token with fewer distinct characters is an example."""
 
 
@@ -45,17 +45,23 @@ class Patterns:
     """All rules, indexed so that their hints can be found fast."""
 
     def __init__(self, formats: list[Rule], contexts: list[Rule]) -> None:
-        hints = [hint for rule in formats for hint in rule.hints]
+        hints = _hints_of(formats)
         self.rules = (*formats, *contexts)
-        self.by_hint = {hint: rule for rule in self.rules for hint in rule.hints}
+        self.by_hint: dict[str, Rule] = {}
+        for rule in self.rules:
+            self.by_hint.update(dict.fromkeys(rule.hints, rule))
         self.names = frozenset(hint for hint in hints if len(hint) > 2 and hint[-1] in "-_.")
         """Hints that end in a sign. Most tokens are such a hint and a long word: one search finds them all."""
         self.lengths = sorted({len(name) for name in self.names})
         self.tails = frozenset(name[-self.lengths[0] :] for name in self.names)
         self.literals = [hint for hint in hints if hint not in self.names]
-        self.contexts = [hint for rule in contexts for hint in rule.hints]
+        self.contexts = _hints_of(contexts)
         """Hints in lower case that match in any case."""
         self.format_kinds = frozenset(rule.kind for rule in formats)
+
+
+def _hints_of(rules: Iterable[Rule]) -> list[str]:
+    return list(chain.from_iterable(rule.hints for rule in rules))
 
 
 @cache
@@ -85,10 +91,12 @@ def patterns() -> Patterns:
     def rule(
         kind: str, hints: list[str], rest: str, check: str, literal: bool, before: str = "", **flags: bool
     ) -> Rule:
-        signs = ("_",) if literal else ("_", "-", "")
-        spelled = {hint.replace("_", sign): None for sign in signs for hint in hints}
+        spellings = dict.fromkeys(hints)
+        if not literal:
+            for sign in ("-", ""):
+                spellings.update(dict.fromkeys(hint.replace("_", sign) for hint in hints))
         precedes = compiled(rf"{before}\Z") if before else None
-        return Rule(kind, tuple(spelled), compiled(rest), _CHECKS[check], before=precedes, **flags)
+        return Rule(kind, tuple(spellings), compiled(rest), _CHECKS[check], before=precedes, **flags)
 
     form: dict[str, Any] = {"check": "looks_random", "literal": True}
     return Patterns(
@@ -97,21 +105,21 @@ def patterns() -> Patterns:
     )
 
 
-def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
+def occurrences(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Every occurrence of the wanted texts: where it begins, and which it is."""
-    for one in wanted:
-        place = text.find(one)
-        while place >= 0:
-            yield place, one
-            place = text.find(one, place + len(one))
+    for hint in wanted:
+        position = text.find(hint)
+        while position >= 0:
+            yield position, hint
+            position = text.find(hint, position + len(hint))
 
 
 def _is_example(secret: str) -> bool:
     """Whether it is made up: words like ``your-key``, few distinct characters, or characters counted up."""
-    if len(set(secret)) < LEAST_DIFFERENT or _pattern("example").search(secret):
+    if len(set(secret)) < MIN_DISTINCT or _pattern("example").search(secret):
         return True
     longest = max(_pattern("run").findall(secret), key=len, default="")
-    steps = sum(ord(after) - ord(before) == 1 for before, after in pairwise(longest))
+    steps = sum(ord(following) - ord(letter) == 1 for letter, following in pairwise(longest))
     return steps * 2 > len(longest)
 
 

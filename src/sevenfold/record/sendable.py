@@ -77,24 +77,24 @@ _INSIDE_RESULTS = frozenset(
 
 def new_kinds(answer: Sequence[Block]) -> tuple[str, ...]:
     """The kinds of blocks in a provider's answer that are not listed here."""
-    new: list[str] = []
+    kinds: list[str] = []
     for block in answer:
-        if block.kind not in TAKEN_KINDS and block.kind not in new:
-            new.append(block.kind)
-    return tuple(new)
+        if block.kind not in TAKEN_KINDS and block.kind not in kinds:
+            kinds.append(block.kind)
+    return tuple(kinds)
 
 
-def sendable(role: str, block: Block, new: Sequence[str] = ()) -> Block | None:
+def sendable(role: str, block: Block, provider_kinds: Sequence[str] = ()) -> Block | None:
     """The block as a provider takes it from this speaker: usually unchanged; None if it is left out.
 
-    ``new`` are kinds that are not listed here but that the provider itself sent.
+    ``provider_kinds`` are kinds that are not listed here but that the provider itself sent.
     """
     kind = block.kind
     if role in PLAIN and PLAIN[role].match(block.raw):
         return block
     if kind == "tool_result" and role == "user" and block.id:
         return _sendable_result(block)
-    if _is_sendable(role, block, new):
+    if _is_sendable(role, block, provider_kinds):
         return block
     return None if kind in THINKING else blocks.text(described(block))
 
@@ -132,14 +132,14 @@ def as_text(block: Block, why: str) -> Block | None:
 
 
 def _refused_note(block: Block, why: str) -> str:
-    what = {"image": "A picture", "document": "A file"}.get(block.kind, f"A {block.kind or 'block'}")
-    return f"[{what} that the provider could not take: {why}]"
+    subject = {"image": "A picture", "document": "A file"}.get(block.kind, f"A {block.kind or 'block'}")
+    return f"[{subject} that the provider could not take: {why}]"
 
 
-def _is_sendable(role: str, block: Block, new: Sequence[str]) -> bool:
+def _is_sendable(role: str, block: Block, provider_kinds: Sequence[str]) -> bool:
     kind = block.kind
     if kind not in TAKEN_KINDS:
-        return kind in new
+        return kind in provider_kinds
     server_result = kind.endswith("_tool_result")
     speaker = "assistant" if server_result else _SPEAKERS.get(kind, role)
     # A result that names no call has nothing to answer.

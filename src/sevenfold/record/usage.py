@@ -53,8 +53,8 @@ class Edits(msgspec.Struct, frozen=True, gc=False):
         edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
         cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
         uses = sum(counted(edit, "cleared_tool_uses") for edit in edits)
-        found = cls(cleared, uses, counted(_decoded(usage), DELETED.decode()))
-        return UNEDITED if found == UNEDITED else found
+        removed = cls(cleared, uses, counted(_decoded(usage), DELETED.decode()))
+        return UNEDITED if removed == UNEDITED else removed
 
 
 UNEDITED = Edits()
@@ -103,14 +103,16 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         """Read a decoded `usage` object of the Messages API; what is missing, null or not a count is 0."""
         short, long = _written(reported)
         listed = reported.get("iterations")
-        parts = [part for part in listed if isinstance(part, Mapping)] if isinstance(listed, list) else []
+        rounds = (
+            [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+        )
         return cls(
             input_tokens=counted(reported, "input_tokens"),
             cache_read_input_tokens=counted(reported, "cache_read_input_tokens"),
             cache_creation_5m=short,
             cache_creation_1h=long,
             output_tokens=counted(reported, "output_tokens"),
-            iterations=tuple(Iteration.of(part) for part in parts) if _tell_more(parts) else (),
+            iterations=tuple(Iteration.of(entry) for entry in rounds) if _tell_more(rounds) else (),
             free=reported.get("service_tier") == OFFLINE,
             billed_before=reported.get("service_tier") == BILLED_BEFORE,
         )
@@ -145,18 +147,18 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     @property
     def first_round(self) -> Usage:
         """The usage for the prompt as it was sent; later rounds of the same call add what the server did."""
-        return next((part.usage for part in self.iterations if part.answers), self)
+        return next((iteration.usage for iteration in self.iterations if iteration.answers), self)
 
     @property
     def last_round(self) -> Usage:
         """The usage when the call ended: what the window then contained."""
-        return next((part.usage for part in reversed(self.iterations) if part.answers), self)
+        return next((iteration.usage for iteration in reversed(self.iterations) if iteration.answers), self)
 
     @property
     def billed(self) -> Usage:
         """Everything the call is billed for: the totals, plus rounds they leave out, such as a compaction's."""
-        others = [part.usage for part in self.iterations if not part.answers]
-        return sum(others, self) if others else self
+        unlisted = [iteration.usage for iteration in self.iterations if not iteration.answers]
+        return sum(unlisted, self) if unlisted else self
 
     def __add__(self, other: Usage) -> Usage:
         """The tokens of both, without iterations."""
@@ -183,11 +185,14 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         if not self.iterations:
             alone = price(self, profile)
             return None if alone is None else alone / MILLION
-        parts = [price(part.usage, find(part.model) if part.model else profile) for part in self.iterations]
-        if not any(part.answers for part in self.iterations):
+        costs = [
+            price(iteration.usage, find(iteration.model) if iteration.model else profile)
+            for iteration in self.iterations
+        ]
+        if not any(iteration.answers for iteration in self.iterations):
             # The totals are the sum of the answering rounds, so they are added only if no such round is listed.
-            parts.append(price(self, profile))
-        return None if None in parts else fsum(cast(list[float], parts)) / MILLION
+            costs.append(price(self, profile))
+        return None if None in costs else fsum(cast(list[float], costs)) / MILLION
 
     def _paid(self, profile: Profile) -> float | None:
         if self.free or self.billed_before:
@@ -210,9 +215,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         return None if price is None else self.prompt * price.input + self.output_tokens * price.output
 
 
-MOST = 10**12
+MAX_COUNT = 10**12
 """Larger numbers are not counts of tokens: one wrong number must not fill a window for good."""
-Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 
 
 class _Split(msgspec.Struct, frozen=True):
@@ -315,13 +320,15 @@ class Tally(msgspec.Struct, frozen=True):
 
 def _decoded(reported: bytes | msgspec.Raw) -> Mapping[str, Any]:
     """A report as a dict; read with the standard library, which also accepts numbers that msgspec rejects."""
-    found = json.loads(bytes(reported) or b"{}")
-    return found if isinstance(found, dict) else {}
+    value = json.loads(bytes(reported) or b"{}")
+    return value if isinstance(value, dict) else {}
 
 
-def _tell_more(parts: list[Mapping[str, Any]]) -> bool:
+def _tell_more(iterations: list[Mapping[str, Any]]) -> bool:
     """Whether iterations say more than the totals, which a single plain round only repeats."""
-    return len(parts) > 1 or any(part.get("type") != "message" or part.get("model") for part in parts)
+    return len(iterations) > 1 or any(
+        iteration.get("type") != "message" or iteration.get("model") for iteration in iterations
+    )
 
 
 def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
@@ -339,4 +346,4 @@ def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
 def counted(reported: Mapping[str, Any], key: str) -> int:
     """The count in a field; 0 if it is missing or not a valid count."""
     value = reported.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_COUNT else 0

@@ -100,14 +100,14 @@ class View:
     def __len__(self) -> int:
         return len(self.layout.items)
 
-    def items_from(self, place: int) -> list[Item]:
-        """The live records from index ``place`` on; while `version` is unchanged, those before it are unchanged too."""
-        return self.layout.items[place:]
+    def items_from(self, index: int) -> list[Item]:
+        """The live records from index ``index`` on; while `version` is unchanged, those before it are unchanged too."""
+        return self.layout.items[index:]
 
     def item(self, uuid: str) -> Item | None:
         """A live record since the last boundary, by its id."""
-        place = self.layout.index.get(uuid)
-        return None if place is None else self.layout.items[place]
+        index = self.layout.index.get(uuid)
+        return None if index is None else self.layout.items[index]
 
     @property
     def newest(self) -> Item | None:
@@ -187,9 +187,9 @@ class View:
         first, last = (self.layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
         if first is None or last is None:
             return None
-        kept = self.layout.items[first : last + 1]
+        items = self.layout.items[first : last + 1]
         nodes = self._chain.nodes
-        offsets = [nodes[item.said.uuid].offset for item in kept]
+        offsets = [nodes[item.said.uuid].offset for item in items]
         return min(offsets, default=-1) if -1 not in offsets else None
 
     def position_of(self, uuid: str) -> int:
@@ -209,14 +209,14 @@ class View:
 
     def begins_round(self, uuid: str) -> bool:
         """Whether the view can be cut before this record without splitting an answer or losing its results."""
-        place = self.layout.index.get(uuid)
-        if place is None:
+        index = self.layout.index.get(uuid)
+        if index is None:
             return False
-        here = self.layout.items[place]
-        torn = any(self._chain.call_record(call) in self.layout.index for call in here.said.answers)
+        item = self.layout.items[index]
+        torn = any(self._chain.call_record(call) in self.layout.index for call in item.said.answers)
         first = next(iter(self._chain.records_of_answer(uuid))) == uuid
-        before = self.layout.items[:place]
-        return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
+        earlier = self.layout.items[:index]
+        return first and not torn and all(other.seq < item.seq or other.said.summary for other in earlier)
 
     def added_by(self, uuid: str) -> str:
         """The compaction that added this record as its summary or an attachment; empty if none did."""
@@ -228,8 +228,11 @@ class View:
 
     def shown_by_layers(self) -> set[str]:
         """The tool calls in whose results a layer shows other content than was recorded."""
-        replacements = self._effects.results.items()
-        return {call for call, several in replacements if any(one.content is not None for one in several)}
+        shown = set()
+        for call, replacements in self._effects.results.items():
+            if any(replacement.content is not None for replacement in replacements):
+                shown.add(call)
+        return shown
 
     def sent_as_text(self, uuid: str) -> set[int]:
         """The indexes of the blocks of a record that are sent as text because a provider refused them."""
@@ -237,9 +240,9 @@ class View:
 
     def fate(self, uuid: str) -> Fate:
         """Whether the model sees a record, and which decisions hid or trimmed it."""
-        place = self.layout.index.get(uuid)
-        if place is not None:
-            return self._fate_in_view(self.layout.items[place])
+        index = self.layout.index.get(uuid)
+        if index is not None:
+            return self._fate_in_view(self.layout.items[index])
         if uuid in self._sidechain:
             return Fate("sidechain")
         if uuid in self._compacted:
@@ -277,15 +280,15 @@ class View:
             return self._take(entry, offset)
         compaction = ""
         measured = None
-        for held, place in committed:
+        for held, held_offset in committed:
             self._seq += 1
             if isinstance(held, Boundary):
                 compaction = held.uuid
-                self._compact(held, place)
+                self._compact(held, held_offset)
                 continue
             if compaction and isinstance(held, Said):
                 self._added_by[held.uuid] = compaction
-            measured = self._take(held, place) or measured
+            measured = self._take(held, held_offset) or measured
         return measured
 
     def _take(self, entry: Entry, offset: int) -> Measured | None:
@@ -297,8 +300,8 @@ class View:
                 self._batch.begin(entry, offset)
             case Boundary():
                 self._compact(entry, offset)
-            case Decision(made=made):
-                self._decide(made)
+            case Decision(record=record):
+                self._decide(record)
             case Link() if entry.uuid not in self._chain:
                 self._chain.link(entry)
             case UnknownDecision(kind=kind):
@@ -340,29 +343,31 @@ class View:
             self._ledger.prune(since, gone)
             self._chain.prune(nodes.keys() - gone)
 
-    def _decide(self, made: OwnDecision) -> None:
-        match made:
+    def _decide(self, decision: OwnDecision) -> None:
+        match decision:
             case Commit(together=names) if names:
                 self._batch.announce(names)
                 return
             case Request() | Billed() | Relayed() | Commit() | AgentStart() | AgentEnd():
                 return
             case Carry():
-                self.carry = made
+                self.carry = decision
                 return
-            case _ if made.id in self._decided:
+            case _ if decision.id in self._decided:
                 return  # a copy of a record
             case Epoch():
-                self.epoch = made
+                self.epoch = decision
             case Rewound(to=target):
                 self._rewind(target)
-            case Forked(at=place):
-                self._forks.add(place)
-        if made.id:
-            self._decided.add(made.id)
-        self._ledger.add(self._seq, made, self._chain)
-        reads_otherwise = isinstance(made, Epoch) and tuple(made.unsupported) != self.layout.unsupported
-        if (ledger.changes_view(made) or reads_otherwise) and self.tip is not None:
+            case Forked(at=record):
+                self._forks.add(record)
+        if decision.id:
+            self._decided.add(decision.id)
+        self._ledger.add(self._seq, decision, self._chain)
+        reads_otherwise = (
+            isinstance(decision, Epoch) and tuple(decision.unsupported) != self.layout.unsupported
+        )
+        if (ledger.changes_view(decision) or reads_otherwise) and self.tip is not None:
             self._refold(self.tip)
         elif reads_otherwise:
             self._show([])
@@ -378,12 +383,12 @@ class View:
         elif target in self._chain or not self._chain.complete:
             self._refold(target)
 
-    def _interject(self, said: Said, offset: int) -> None:
+    def _interject(self, message: Said, offset: int) -> None:
         """Add a message typed while the agent was busy; it follows the newest record."""
         assert self.tip is not None
-        said = replace(said, parent=self.tip)
-        node = self._chain.interject(self._seq, said, self.tip, offset)
-        self.layout.add(self._item(node, said, self._effects))
+        message = replace(message, parent=self.tip)
+        node = self._chain.interject(self._seq, message, self.tip, offset)
+        self.layout.add(self._item(node, message, self._effects))
 
     def _add_record(self, entry: Said | Clearing, offset: int) -> Measured | None:
         parent = entry.parent
@@ -410,7 +415,9 @@ class View:
                 self._added_by[entry.uuid] = parent or ""
             # The fast path: nearly always no decision concerns it, and any calls it answers are the newest ones.
             effects = self._effects
-            plain = effects.spans_only and not (joins or effects.spans or chain.kept or self._forks)
+            plain = effects.spans_only and not (
+                joins or effects.spans or chain.kept_segments or self._forks
+            )
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
             if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
@@ -432,23 +439,25 @@ class View:
             return None
         return self.layout.measured_alone(entry)
 
-    def _goes_last(self, said: Said, joins: bool) -> bool:
+    def _goes_last(self, record: Said, joins: bool) -> bool:
         """Whether a record goes at the end: not a late result, more of an earlier answer, or what a span may hide.
 
         ``joins`` says that there are other records of the same answer.
         """
         layout = self.layout
         chain = self._chain
-        if chain.kept and chain.tip_of(said.uuid) != said.uuid:
+        if chain.kept_segments and chain.tip_of(record.uuid) != record.uuid:
             return False
-        if self._effects.spans and layout.place(said) < len(layout.items):
+        if self._effects.spans and layout.index_for(record) < len(layout.items):
             return False
         if joins:
-            records = set(chain.records_of_answer(said.uuid))
-            return layout.continues_answer(said) and records.difference(layout.index) == {said.uuid}
-        if said.role == "assistant" or layout.calls.issuperset(said.answers):
+            records = set(chain.records_of_answer(record.uuid))
+            return layout.continues_answer(record) and records.difference(layout.index) == {record.uuid}
+        if record.role == "assistant" or layout.calls.issuperset(record.answers):
             return True
-        return not any(chain.call_record(call) in layout.index for call in set(said.answers) - layout.calls)
+        return not any(
+            chain.call_record(call) in layout.index for call in set(record.answers) - layout.calls
+        )
 
     # -- folding again -----------------------------------------------------------------------
 
@@ -481,15 +490,15 @@ class View:
             items.append(item)
         return ledger.hide_spans(items, active)
 
-    def _item(self, node: Node, said: Said, active: Effects) -> Item:
+    def _item(self, node: Node, record: Said, active: Effects) -> Item:
         """A record as the model sees it; one that no decision touches is rendered and weighed only once."""
-        if not active.spans_only and active.touch(said, node.seq):
-            item = ledger.render(said, node.seq, active)
-        elif (known := node.item) is not None:
-            item = known
+        if not active.spans_only and active.touch(record, node.seq):
+            item = ledger.render(record, node.seq, active)
+        elif (untouched := node.item) is not None:
+            item = untouched
         else:
-            item = node.item = Item.of(said, node.seq, weighs=self._weighs)
-        return replace(item, begins=True) if self._forks and said.parent in self._forks else item
+            item = node.item = Item.of(record, node.seq, weighs=self._weighs)
+        return replace(item, begins=True) if self._forks and record.parent in self._forks else item
 
     def _report_holds(self, seq: int) -> bool:
         """Whether a size reported at ``seq`` is valid: after the boundary, and no compaction undone or redone since."""
@@ -502,12 +511,12 @@ class View:
         later = self._ledger.since(anchor.seq) if anchor else []
         if anchor is None or not later:
             return
-        then = self._rendered(order[: anchor.place], self._ledger.effects(anchor.seq))
+        then = self._rendered(order[: anchor.records], self._ledger.effects(anchor.seq))
         removed = sum((item.weight for item in then), NOTHING)
-        removed -= sum((item.weight for item in self.layout.items[: anchor.place]), NOTHING)
-        for made in later:
-            if isinstance(made.what, Clearing):
-                removed += self._cleared_unseen(made.what)
+        removed -= sum((item.weight for item in self.layout.items[: anchor.records]), NOTHING)
+        for entry in later:
+            if isinstance(entry.decision, Clearing):
+                removed += self._cleared_unseen(entry.decision)
         self.layout.anchor = replace(anchor, removed=removed)
 
     def _cleared_unseen(self, clearing: Clearing) -> Weight:

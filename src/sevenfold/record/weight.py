@@ -103,9 +103,9 @@ NOTHING = Weight()
 _UNSEEN = Weight(images=1, unseen=1)
 _HEADER = 1 << 16
 """In how many bytes at the start of a picture its size is looked for first."""
-_LOOKED_AT = 1_500
+_SAMPLE_SIZE = 1_500
 """How many bytes of a long text are sampled."""
-_PIECE = 250
+_SAMPLE_PIECE = 250
 _BLANK = " \t\n\r\v\f"
 _OPENING = frozenset("{[")
 _SMALL_OR_SPACE = bytes(range(ord("a"), ord("z") + 1)) + b" "
@@ -122,18 +122,18 @@ def measure(block: Block) -> Weight:
     # Tool calls and results are most of what is measured, and `match` is slower.
     if isinstance(body, ToolUse):
         return _spelled(body.name.encode() + bytes(body.input), wire, 1)
-    if isinstance(body, ToolResult) and isinstance(words := body.content, str):
-        return _content(words, wire, words[:64].lstrip(_BLANK)[:1] in _OPENING, 0, 1)
+    if isinstance(body, ToolResult) and isinstance(text := body.content, str):
+        return _content(text, wire, text[:64].lstrip(_BLANK)[:1] in _OPENING, 0, 1)
     match body:
-        case Text(text=words):
-            return _content(words, wire)
+        case Text(text=text):
+            return _content(text, wire)
         case ToolResult(content=None):
             return Weight(results=1, wire=wire)
         case ToolResult(content=list() as parts):
             inner = total(read(bytes(part)) for part in parts)
             return inner + Weight(results=1, wire=wire - inner.wire)
-        case Thinking(thinking=words, signature=signature):
-            thinking = len(words.encode(errors="replace"))
+        case Thinking(thinking=text, signature=signature):
+            thinking = len(text.encode(errors="replace"))
             return Weight(thoughts=1, thinking=thinking, signature=len(signature), wire=wire)
         case RedactedThinking(data=data):
             return Weight(thoughts=1, signature=len(data), wire=wire)
@@ -195,47 +195,54 @@ def _spelled(raw: bytes, wire: int, calls: int = 0) -> Weight:
 
 
 def _content(
-    said: str | bytes, wire: int, structured: bool = False, calls: int = 0, results: int = 0
+    content: str | bytes, wire: int, structured: bool = False, calls: int = 0, results: int = 0
 ) -> Weight:
     """The weight of a text, by the classes of its characters.
 
     A long text is sampled in evenly spread pieces. The distance between them is odd, so that they do not fall into step
     with a pattern that repeats.
     """
-    if not (plain := said.isascii()) and isinstance(said, str):
-        said = said.encode(errors="replace")
-    size = len(said)
-    starts = range(0, size - _PIECE, size * _PIECE // _LOOKED_AT | 1) if size > 2 * _LOOKED_AT else None
-    if isinstance(said, bytes):
-        looked_at = b"".join([said[at : at + _PIECE] for at in starts]) if starts else said
+    plain = content.isascii()
+    if not plain and isinstance(content, str):
+        content = content.encode(errors="replace")
+    size = len(content)
+    starts = (
+        range(0, size - _SAMPLE_PIECE, size * _SAMPLE_PIECE // _SAMPLE_SIZE | 1)
+        if size > 2 * _SAMPLE_SIZE
+        else None
+    )
+    if isinstance(content, bytes):
+        sample = b"".join([content[at : at + _SAMPLE_PIECE] for at in starts]) if starts else content
     else:
-        looked_at = ("".join([said[at : at + _PIECE] for at in starts]) if starts else said).encode()
+        sample = (
+            "".join([content[at : at + _SAMPLE_PIECE] for at in starts]) if starts else content
+        ).encode()
     # A checksum that adds up bytes is the fastest way to count them. The other classes are removed one by one, so that
     # each pass is shorter than the one before.
-    spaces = (adler32(looked_at.translate(_IS_SPACE)) & 0xFFFF) - 1
-    other = looked_at.translate(None, _SMALL_OR_SPACE)
-    uncapitalled = other.translate(None, _CAPITAL)
-    rest = uncapitalled.translate(None, _DIGIT)
-    seen = len(looked_at)
-    unlettered = len(other)
-    small = len(uncapitalled)
-    left = len(rest)
-    wide = 0 if plain else left - len(rest.translate(None, _WIDE))
-    lines = rest.count(b"\n")
-    tabs = rest.count(b"\t")
-    letters = seen - spaces - unlettered
-    capitals = unlettered - small
-    digits = small - left
-    marks = left - lines - tabs - wide
-    if seen != size:
-        letters = letters * size // seen
-        capitals = capitals * size // seen
-        digits = digits * size // seen
-        spaces = spaces * size // seen
-        lines = lines * size // seen
-        tabs = tabs * size // seen
-        marks = marks * size // seen
-        wide = wide * size // seen
+    spaces = (adler32(sample.translate(_IS_SPACE)) & 0xFFFF) - 1
+    without_small = sample.translate(None, _SMALL_OR_SPACE)
+    without_letters = without_small.translate(None, _CAPITAL)
+    signs = without_letters.translate(None, _DIGIT)
+    sampled = len(sample)
+    beyond_small = len(without_small)
+    beyond_letters = len(without_letters)
+    beyond_digits = len(signs)
+    wide = 0 if plain else beyond_digits - len(signs.translate(None, _WIDE))
+    lines = signs.count(b"\n")
+    tabs = signs.count(b"\t")
+    letters = sampled - spaces - beyond_small
+    capitals = beyond_small - beyond_letters
+    digits = beyond_letters - beyond_digits
+    marks = beyond_digits - lines - tabs - wide
+    if sampled != size:
+        letters = letters * size // sampled
+        capitals = capitals * size // sampled
+        digits = digits * size // sampled
+        spaces = spaces * size // sampled
+        lines = lines * size // sampled
+        tabs = tabs * size // sampled
+        marks = marks * size // sampled
+        wide = wide * size // sampled
     text, json = (0, size) if structured else (size, 0)
     classes = letters, capitals, digits, spaces, lines, tabs, marks, wide
     return tuple.__new__(Weight, (text, json, *classes, calls, results, *_NO_REASONING_OR_MEDIA, wire))
@@ -365,12 +372,12 @@ class Estimator(Struct, frozen=True):
     @classmethod
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
         """An estimator with these rates, each with a relative standard deviation of ``spread``."""
-        known = tuple(rates.get(name, 0.0) for name in COUNTED)
+        known_rates = tuple(rates.get(name, 0.0) for name in COUNTED)
         variances = [
             (spread * abs(rate) + _VARIES.get(name, 0.0)) ** 2
-            for name, rate in zip(COUNTED, known, strict=True)
+            for name, rate in zip(COUNTED, known_rates, strict=True)
         ]
-        return cls(tokenizer, known, tuple(variances))
+        return cls(tokenizer, known_rates, tuple(variances))
 
     def tokens(self, weight: Weight) -> float:
         """The estimate without a band."""
@@ -385,14 +392,14 @@ class Estimator(Struct, frozen=True):
         """The estimate with its band."""
         return self.band(self.believe(weight))
 
-    def band(self, belief: Belief, known: int = 0) -> Estimate:
-        """The estimate with its band for a belief, plus ``known`` tokens."""
+    def band(self, belief: Belief, known_tokens: int = 0) -> Estimate:
+        """The estimate with its band for a belief, plus ``known_tokens`` tokens."""
         tokens = belief.tokens
         spread = sqrt(belief.unsure + belief.noise)
         low = floor(tokens - self.below * spread)
         high = ceil(tokens + self.above * spread)
         # Rounding errors a hair above a whole number must not add a token.
-        return Estimate(known + ceil(tokens - _HAIR), known + low, known + high)
+        return Estimate(known_tokens + ceil(tokens - _HAIR), known_tokens + low, known_tokens + high)
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
         """Correct rates and band with a server's count of content whose size was predicted."""
@@ -413,17 +420,17 @@ class Estimator(Struct, frozen=True):
 
     def believe(self, weight: Weight) -> Belief:
         """Predict the tokens of some content, with the variance."""
-        tokens = less = unsure = 0.0
+        tokens = negative = unsure = 0.0
         # No `strict=`: it would add a twentieth to the time of the loop.
         for count, rate, variance in zip(weight, self.rates, self.rate_variances):  # noqa: B905
             if count:
-                part = count * rate
-                tokens += part
+                contribution = count * rate
+                tokens += contribution
                 unsure += variance * (count * count)
-                if part < 0:
-                    less += part
+                if contribution < 0:
+                    negative += contribution
         rounds = sqrt(abs(weight.results)) or 1.0
-        noise = (_HIDDEN * rounds + _LOOSE * (tokens - 2 * less) / rounds) ** 2
+        noise = (_HIDDEN * rounds + _LOOSE * (tokens - 2 * negative) / rounds) ** 2
         return Belief(weight, tokens, unsure, noise)
 
     def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:

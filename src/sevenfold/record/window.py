@@ -133,16 +133,16 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     def status(self, used: int, *, band: int = 0) -> Status:
         """How full the window is with `used` tokens, or up to `band` more; all levels are inclusive."""
         band = max(0, band)
-        most = used + band
+        upper = used + band
         return Status(
             used=used,
             band=band,
             limit=self.limit,
             percent_left=max(0, round((self.limit - used) / self.limit * 100)),
-            above_warning=most >= self.warning,
-            above_error=most >= self.error,
-            above_auto_compact=self.auto_compact and most >= self.threshold,
-            at_blocking=most >= self.blocking,
+            above_warning=upper >= self.warning,
+            above_error=upper >= self.error,
+            above_auto_compact=self.auto_compact and upper >= self.threshold,
+            at_blocking=upper >= self.blocking,
         )
 
 

@@ -10,6 +10,7 @@ same way, and reported; the records themselves are not changed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -169,16 +170,16 @@ class Wire:
 
     def copy(self) -> Wire:
         """The same messages, to be truncated and continued apart from these."""
-        other = Wire()
-        other._takes_system = self._takes_system
-        other._takes_sealed = self._takes_sealed
+        copied = Wire()
+        copied._takes_system = self._takes_system
+        copied._takes_sealed = self._takes_sealed
         # Whoever truncates a message builds it anew, so messages and drafts can be shared.
-        other._drafts = self._drafts.copy()
-        other._sealed = self._sealed.copy()
-        other._pieces = self._pieces.copy()
-        other._calls = self._calls.copy()
-        other._pending = None
-        return other
+        copied._drafts = self._drafts.copy()
+        copied._sealed = self._sealed.copy()
+        copied._pieces = self._pieces.copy()
+        copied._calls = self._calls.copy()
+        copied._pending = None
+        return copied
 
     def truncate(self, number: int) -> int:
         """Remove every message with an item from ``number`` on; returns the first item to add again."""
@@ -213,7 +214,10 @@ class Wire:
 
     def repairs(self) -> list[Repair]:
         """The repairs in the current messages."""
-        return [repair for message in self.messages() for repair in message.repairs]
+        repairs: list[Repair] = []
+        for message in self.messages():
+            repairs += message.repairs
+        return repairs
 
     def pending(self) -> list[str]:
         """Tool calls of the newest answer that have no result yet."""
@@ -324,8 +328,7 @@ class Wire:
         end = len(self._drafts)
         while end and self._drafts[end - 1].role == "assistant":
             end -= 1
-        answer = self._drafts[end:]
-        unfinished = open_server_calls([block for draft in answer for block in draft.blocks])
+        unfinished = open_server_calls(_blocks_of(self._drafts[end:]))
         while end < len(self._drafts) and not unfinished & {block.id for block in self._drafts[end].blocks}:
             end += 1
         return end
@@ -341,11 +344,11 @@ class Wire:
             first -= 1
         while end < len(self._drafts) and self._drafts[end].role == "assistant":
             end += 1
-        answer = [block for draft in self._drafts[first:end] for block in draft.blocks]
-        spoken = [block for draft in self._drafts[end : end + 1] for block in draft.blocks]
+        answer = _blocks_of(self._drafts[first:end])
+        following = _blocks_of(self._drafts[end : end + 1])
         # A result of any other call is sent as text, see `_answered`, and so is more than a result, too.
         calls = self._drafts[end - 1].calls
-        talks = any(block.kind != "tool_result" or block.id not in calls for block in spoken)
+        talks = any(block.kind != "tool_result" or block.id not in calls for block in following)
         gone = open_server_calls(answer) if talks else set[str]()
         made_calls = {block.id for block in answer if block.kind in SERVER_CALLS}
         sent = list[Block]()
@@ -360,6 +363,10 @@ class Wire:
             else:
                 sent.append(block)
         return sent or [blocks.text(NO_RESULT)], repairs
+
+
+def _blocks_of(drafts: Iterable[_Draft]) -> list[Block]:
+    return list(chain.from_iterable(draft.blocks for draft in drafts))
 
 
 def _without_sealed_reasoning(content: Sequence[Block]) -> Sequence[Block]:

@@ -81,8 +81,8 @@ class LineLog(Log):
         """Yield the decisions of one kind, with their positions."""
         tag = cast(str, kind.__struct_config__.tag)
         for position, entry in self._entries("decision", tag):
-            if isinstance(entry, Decision) and isinstance(entry.made, kind):
-                yield position, entry.made
+            if isinstance(entry, Decision) and isinstance(entry.record, kind):
+                yield position, entry.record
 
     def answers(self) -> Iterator[Said]:
         """Yield the model's messages on all branches."""

@@ -68,7 +68,7 @@ def marks_of(line: bytes) -> Iterator[tuple[Mark, str]]:
     if isinstance(entry, Boundary):
         yield "boundary", ""
     elif isinstance(entry, Decision):
-        yield "decision", str(type(entry.made).__struct_config__.tag)
+        yield "decision", str(type(entry.record).__struct_config__.tag)
     elif isinstance(entry, Said):
         yield from _marks_of_content(entry)
     if text_with("identity") in line:
@@ -92,9 +92,9 @@ def _marks_of_content(record: Said) -> Iterator[tuple[Mark, str]]:
 def decided_by(entry: Entry) -> tuple[str, ...]:
     """The ids of the decisions that a record makes, commits, undoes or redoes."""
     match entry:
-        case Decision(made=Commit(id=own, boundary=other) | Undone(id=own, decision=other)):
+        case Decision(record=Commit(id=own, boundary=other) | Undone(id=own, decision=other)):
             return own, other
-        case Decision(made=made):
+        case Decision(record=made):
             return (made.id,)
         case Boundary(uuid=uuid) | Clearing(uuid=uuid):
             return (uuid,)

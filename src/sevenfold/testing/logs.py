@@ -124,7 +124,7 @@ class Answers:
         return any(isinstance(entries.read(line), Said) for line in mentioning)
 
     def _decisions(self, kind: type[OwnDecision]) -> list[tuple[int, OwnDecision]]:
-        made = [(position, entry.made) for position, entry in self._newest if isinstance(entry, Decision)]
+        made = [(position, entry.record) for position, entry in self._newest if isinstance(entry, Decision)]
         return [(position, decision) for position, decision in made if isinstance(decision, kind)]
 
     def _stored(self) -> Iterator[tuple[str, Stored]]:
@@ -147,9 +147,9 @@ def _decisions_in(entry: Entry) -> set[str]:
     match entry:
         case Boundary(uuid=uuid) | Clearing(uuid=uuid):
             return {uuid}
-        case Decision(made=Commit(id=own, boundary=other) | Undone(id=own, decision=other)):
+        case Decision(record=Commit(id=own, boundary=other) | Undone(id=own, decision=other)):
             return {own, other}
-        case Decision(made=made):
+        case Decision(record=made):
             return {made.id}
         case _:
             return set()

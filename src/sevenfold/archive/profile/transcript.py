@@ -129,8 +129,8 @@ class TranscriptReader:
         elif not self._first_words and isinstance(entry, Said):
             self._first_words = users_words(entry)
         self.books.window = head.context_window or self.books.window
-        if isinstance(entry, Decision) and isinstance(entry.made, Epoch) and entry.made.window:
-            self.books.window = entry.made.window
+        if isinstance(entry, Decision) and isinstance(entry.record, Epoch) and entry.record.window:
+            self.books.window = entry.record.window
         self._count(entry, head)
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
             self._bill(entry.made)
@@ -269,7 +269,7 @@ class _Conversation:
         else:
             self._view.add(entry)
         if isinstance(entry, Decision):
-            self._note_changes(entry.made)
+            self._note_changes(entry.record)
         if isinstance(entry, Clearing) and entry.uuid not in self._shrunk:
             self._shrunk.add(entry.uuid)
             self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))
@@ -464,7 +464,7 @@ def _key(item: Item, block: Block) -> Hashable:
 def _cause(entry: Entry) -> str:
     """The cause for content leaving the context without a compaction."""
     took_out = isinstance(entry, Clearing | Decision)
-    back = isinstance(entry, Decision) and isinstance(entry.made, Undone | Rewound)
+    back = isinstance(entry, Decision) and isinstance(entry.record, Undone | Rewound)
     return caching.CLEARING if took_out and not back else caching.REWIND
 
 

@@ -225,8 +225,8 @@ def _undo_reaches(log: LineLog, records: list[tuple[int, Entry]], live: str | No
 def _pinned(records: list[tuple[int, Entry]]) -> set[str]:
     pinned: set[str] = set()
     for _, entry in records:
-        if isinstance(entry, Decision) and isinstance(entry.made, Pin):
-            (pinned.discard if entry.made.off else pinned.add)(entry.made.record)
+        if isinstance(entry, Decision) and isinstance(entry.record, Pin):
+            (pinned.discard if entry.record.off else pinned.add)(entry.record.record)
     return pinned
 
 

@@ -150,11 +150,11 @@ def _identity(entry: Entry) -> object:
             return replace(entry, blocks=(), stored={}, usage=None), kinds, stored
         case Boundary():
             return replace(entry, about=replace(entry.about, user_context=None))
-        case Decision(made=Offloaded() as made):
+        case Decision(record=Offloaded() as made):
             return type(made), made.id, made.at, made.tool_use_id, made.path, made.sha256
-        case Decision(made=Epoch() as made):
+        case Decision(record=Epoch() as made):
             return type(made), made.id, made.at, made.model, sorted(made.settings)
-        case Decision(made=made):
+        case Decision(record=made):
             return type(made), made.id, made.at
         case Label(kind=kind):
             return Label, kind

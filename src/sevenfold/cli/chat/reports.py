@@ -241,16 +241,16 @@ class Spending(Struct, frozen=True):
         parts: dict[str, tuple[Usage, str, str]] = {}
         for _, entry in read(log):
             match entry:
-                case Decision(made=Request(appended=[], source=source)):
+                case Decision(record=Request(appended=[], source=source)):
                     main = source
-                case Decision(made=Request(id=name, source=source)):
+                case Decision(record=Request(id=name, source=source)):
                     sources[name] = source
-                case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
+                case Decision(record=Billed(request=name, usage=raw, model=model, source=source)):
                     asker = source or sources.get(name, "fork")
                     spent = spent._add_usage(Usage.read(raw), model, asker)
-                case Decision(made=AgentStart(agent=name, agent_type=kind)):
+                case Decision(record=AgentStart(agent=name, agent_type=kind)):
                     sources[name] = kind
-                case Decision(made=AgentEnd(agent=name, usd=usd)):
+                case Decision(record=AgentEnd(agent=name, usd=usd)):
                     spent = spent._charged(f"agent:{sources.get(name, '')}", usd)
                 case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model) as said:
                     if said.own or not said.message_id:

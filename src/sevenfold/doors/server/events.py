@@ -110,9 +110,9 @@ def _told(entry: Entry, client_tools: frozenset[str]) -> Iterator[tuple[str, dic
         case Boundary(sidechain=False) as boundary:
             about = boundary.about
             yield "compacted", {"id": boundary.uuid, "tokens_after": about.post_tokens}
-        case Decision(made=Undone(decision=decision)):
+        case Decision(record=Undone(decision=decision)):
             yield "undone", {"decision": decision}
-        case Decision(made=Rewound()):
+        case Decision(record=Rewound()):
             yield "rewound", {}
 
 

@@ -302,7 +302,7 @@ def _record_at(log: Log, words: CarriedWords) -> Said | None:
         match entries.read(line):
             case Said() as record if record.uuid == words.record:
                 return record
-            case Queued(said=record) if record.uuid == words.record:
+            case Queued(message=record) if record.uuid == words.record:
                 return record
     # The position is wrong if the log was rewritten, as when a secret was purged.
     _, entry = log.record(words.record) or (0, None)
