@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from sevenfold.archive import fidelity
 from sevenfold.archive.audit import compactions, unsupported
-from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, QuotedMessage
 from sevenfold.layers.compact.summary.draft import Draft, read_draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import MARK, mark
@@ -108,7 +108,9 @@ def sentences(file: Path) -> Iterator[tuple[str, str]]:
 def evidence(record: Path) -> Evidence:
     """Return the user's messages from the session that the sentences are about, as evidence."""
     said = record.read_text("utf-8").splitlines()
-    return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
+    return Evidence(
+        Facts(messages=tuple(QuotedMessage(f"u{n}", words) for n, words in enumerate(said, 1))), []
+    )
 
 
 def checked(

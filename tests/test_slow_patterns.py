@@ -45,10 +45,10 @@ from sevenfold.record.entries import Said
 users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
 """,
     "marked": """
-from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, QuotedMessage
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
-mark({5: text}, Evidence(Facts(messages=(Words("u", "push it"), Words("v", text))), []))
+mark({5: text}, Evidence(Facts(messages=(QuotedMessage("u", "push it"), QuotedMessage("v", text))), []))
 """,
     "searched for": "from sevenfold.recall.ranking import Query; Query.of(text)",
     "compacted": """

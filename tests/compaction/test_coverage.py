@@ -13,13 +13,16 @@ from sevenfold.layers.compact.extract.notation import (
     Identifier,
     Permission,
     Quote,
+    QuotedMessage,
     Task,
-    Words,
 )
 from sevenfold.record.coverage import Count
 
 FACTS = Facts(
-    messages=(Words("r1", "Please keep the old parser."), Words("r2", "And name the new one Fern.")),
+    messages=(
+        QuotedMessage("r1", "Please keep the old parser."),
+        QuotedMessage("r2", "And name the new one Fern."),
+    ),
     replies=(Quote("Use the small kettle", "r3"),),
     permissions=(Permission(True, "yes", "r5", "Delete the lantern branch", "r4"),),
     corrections=(Quote("No, the other harbour", "r6"),),
@@ -77,7 +80,7 @@ def test_each_fact_counts_once_where_it_is() -> None:
 @pytest.mark.spec("S4.12")
 def test_a_message_of_which_both_ends_are_seen_counts_as_seen_if_recall_has_the_rest() -> None:
     long = "a beginning " * 10 + "x" * 500 + " an ending" * 10
-    facts = Facts(messages=(Words("r1", long),))
+    facts = Facts(messages=(QuotedMessage("r1", long),))
     both = [long[:200], long[-200:]]
     assert cover(facts, both, everywhere).total == Count(in_context=1)
     assert cover(facts, both, nowhere).total == Count(lost=1)

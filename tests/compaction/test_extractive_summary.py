@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.layers.compact.extract import facts, notation
-from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, QuotedMessage
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO, heading
 from sevenfold.layers.compact.summary import extractive, sections
 from tests.compaction.histories import continued, count, histories, worked
@@ -18,7 +18,7 @@ from tests.support import Story, call, result
 AMPLE = 50_000
 
 
-def told(summary: str) -> list[Words]:
+def told(summary: str) -> list[QuotedMessage]:
     return list(notation.read_back(summary)[0].messages)
 
 
@@ -96,7 +96,7 @@ def test_a_very_long_message_keeps_its_beginning_and_end_and_says_what_is_missin
     assert first.head.startswith("Beginning.")
     assert first.tail.endswith("The end.")
     assert first.lost + len(first.head) + len(first.tail) == 30_020
-    assert second == Words("u2", "And a short one.")
+    assert second == QuotedMessage("u2", "And a short one.")
     assert any(long in sentence for sentence in summary.left_out)
 
 
@@ -137,7 +137,7 @@ def test_room_that_nothing_else_needs_goes_to_the_users_messages():
 
 
 def test_long_messages_give_way_before_short_ones():
-    messages = tuple(Words(f"r{n}", "w" * (9_000 if n == 3 else 90)) for n in range(10))
+    messages = tuple(QuotedMessage(f"r{n}", "w" * (9_000 if n == 3 else 90)) for n in range(10))
     kept = told(sections(Facts(messages=messages), 2_500, count).text)
     assert [not words.lost for words in kept] == [n != 3 for n in range(10)]
 

@@ -14,15 +14,15 @@ from sevenfold.layers.compact.extract.notation import (
     Identifier,
     Permission,
     Quote,
+    QuotedMessage,
     Task,
-    Words,
 )
 
 FACTS = Facts(
     messages=(
-        Words("r1", "One line."),
-        Words("r2", "Two\n<said>lines</said>\n- “quoted” [x1]"),
-        Words("r3", "beginning\nof a long one", "its\nending", 1_234),
+        QuotedMessage("r1", "One line."),
+        QuotedMessage("r2", "Two\n<said>lines</said>\n- “quoted” [x1]"),
+        QuotedMessage("r3", "beginning\nof a long one", "its\nending", 1_234),
     ),
     replies=(Quote("the small one", "r4"),),
     permissions=(
@@ -141,7 +141,7 @@ def test_the_users_own_come_first_then_what_is_used_most_and_lately() -> None:
         ("ABC-2", 2, False, "r2"),
         ("ABC-1", 1, False, "r1"),
     ]
-    more = identifiers([IdentifierSource("ABC-1", "r4")], known=found)
+    more = identifiers([IdentifierSource("ABC-1", "r4")], carried_over=found)
     assert {one.text: one.count for one in more} == {"XYZ-9": 1, "ABC-2": 2, "ABC-1": 2}
 
 

@@ -55,13 +55,13 @@ recognisers = st.sampled_from([by_word_lists, nothing, lambda statement: "a" in 
 def test_nothing_is_chosen_twice_or_lost_and_the_order_and_the_budget_hold(messages, budget, recognise):
     chosen = select(messages, budget, count, recognise)
 
-    shown = [kept.message.record for kept in chosen.kept]
+    shown = [kept.message.record for kept in chosen.shown]
     gone = [message.record for message, _ in chosen.left_out]
     order = [message.record for message in messages]
     assert sorted([*shown, *gone]) == sorted(order)
     assert shown == sorted(shown, key=order.index)
     assert gone == sorted(gone, key=order.index)
-    assert sum(count(line(kept.message, kept.text)) + 1 for kept in chosen.kept) <= budget
+    assert sum(count(line(kept.message, kept.text)) + 1 for kept in chosen.shown) <= budget
     assert sum(chosen.counts.values()) == len(gone)
 
 
@@ -72,7 +72,7 @@ def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, r
 
     chosen = select(messages, budget, count, recognise)
 
-    assert [kept.text for kept in chosen.kept] == [message.text for message in messages]
+    assert [kept.text for kept in chosen.shown] == [message.text for message in messages]
     assert not chosen.left_out
     assert listing(messages, budget, count, 1_000, 1_000).text == ""
 
@@ -80,7 +80,7 @@ def test_everything_that_fits_is_kept_to_the_letter_whatever_it_says(messages, r
 @pytest.mark.spec("S16.1")
 @given(conversations(), st.integers(0, 2_000))
 def test_what_is_shown_of_a_message_is_in_it(messages, budget):
-    for kept in select(messages, budget, count, nothing).kept:
+    for kept in select(messages, budget, count, nothing).shown:
         parts = [part for piece in kept.text.split("[… ") for part in [piece.rpartition("…] ")[2]]]
         assert all(part.strip() in kept.message.text for part in parts)
 
@@ -96,7 +96,7 @@ def test_statements_hold_all_of_a_text(text):
 
 
 def shown(messages: list[UserMessage], budget: int, recognise: Recogniser = nothing) -> list[str]:
-    return [kept.message.name for kept in select(messages, budget, count, recognise).kept]
+    return [kept.message.name for kept in select(messages, budget, count, recognise).shown]
 
 
 WORDS = "the crane lifts the crates onto the pier and back again "
@@ -174,9 +174,9 @@ def test_a_pasted_log_takes_the_room_of_no_message_that_was_typed():
 
     chosen = select(said, budget, count, nothing)
 
-    whole = {kept.message.name for kept in chosen.kept if not kept.lost}
+    whole = {kept.message.name for kept in chosen.shown if not kept.lost}
     assert whole == {*(each.name for each in typed), "r92"}
-    assert [kept.message.name for kept in chosen.kept if kept.lost] == ["r90", "r91"]
+    assert [kept.message.name for kept in chosen.shown if kept.lost] == ["r90", "r91"]
 
 
 @pytest.mark.spec("S16.50")
@@ -187,7 +187,7 @@ def test_one_message_full_of_rules_costs_no_other_message_its_rule():
 
     chosen = select([old, *pasted], 600, count, by_word_lists)
 
-    (kept,) = [kept for kept in chosen.kept if kept.message is old]
+    (kept,) = [kept for kept in chosen.shown if kept.message is old]
     assert "Never deploy on Fridays." in kept.text
 
 
@@ -217,7 +217,7 @@ def test_a_cut_goes_between_statements_or_at_least_between_words():
     text = " ".join(f"Berth {number} belongs to the harbour office." for number in range(60))
     pasted = " ".join(f"word{number}" for number in range(600))
 
-    first, second = select([message(1, text), message(2, pasted)], 400, count, nothing).kept
+    first, second = select([message(1, text), message(2, pasted)], 400, count, nothing).shown
 
     head, _, tail = re.split(r" \[… | …\] ", first.text)
     assert head.endswith("office.")
@@ -255,7 +255,7 @@ def test_a_model_that_calls_everything_lasting_pushes_out_no_more_than_the_users
     budget = sum(count(line(each, each.text)) + 1 for each in said[40:])
 
     obeyed = shown(said, budget)
-    kept = [kept.message.name for kept in select(heeded(said, count), budget, count, nothing).kept]
+    kept = [kept.message.name for kept in select(heeded(said, count), budget, count, nothing).shown]
 
     assert not {each.name for each in rules} & {*obeyed}
     assert {each.name for each in rules} <= {*kept}
@@ -267,7 +267,7 @@ def test_a_long_message_is_cut_to_what_lasts_in_it_its_beginning_and_its_end():
     text = f"Look at this.\n{paste}\nThe gate code is 7714.\n{paste}\nWhat do you make of it"
     start = text.index("The gate code")
     long = message(1, text, named=(Lasting(start, start + len("The gate code is 7714."), number=1),))
-    (kept,) = select([long], 1_000, count, nothing).kept
+    (kept,) = select([long], 1_000, count, nothing).shown
     assert "The gate code is 7714." in kept.text
     assert kept.text.startswith("Look at this.")
     assert kept.text.endswith("What do you make of it")
@@ -332,7 +332,7 @@ def test_whatever_corrects_whatever_every_line_is_shown_once_and_none_is_said_to
     marked = named(told, messages)
 
     chosen = select(marked, budget, count, nothing)
-    assert len(chosen.kept) + len(chosen.left_out) == len(messages)
+    assert len(chosen.shown) + len(chosen.left_out) == len(messages)
     plain = select(messages, sum(count(each.text) + 50 for each in messages), count, nothing)
     whole = block(select(marked, sum(count(each.text) + 50 for each in messages), count, nothing))
     assert sorted(re.sub(r"(?m)^\[(r\d+), [^]]*\]", r"[\1]", whole).splitlines()) == sorted(
@@ -367,7 +367,7 @@ def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messag
     everything = tuple(Lasting(0, 1, number=number) for number in range(3))
     again = [
         replace(kept.message, shown=kept.spans, named=everything if place % 2 else ())
-        for place, kept in enumerate(first.kept)
+        for place, kept in enumerate(first.shown)
     ]
 
     def sceptic(text: str) -> int:
@@ -375,5 +375,5 @@ def test_what_was_shown_stays_to_the_byte_while_the_user_says_nothing_new(messag
 
     second = select(again, budget, sceptic, by_word_lists)
 
-    assert [kept.text for kept in second.kept] == [kept.text for kept in first.kept]
+    assert [kept.text for kept in second.shown] == [kept.text for kept in first.shown]
     assert not second.left_out

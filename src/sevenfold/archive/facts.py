@@ -23,7 +23,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract import facts as extracted
-from sevenfold.layers.compact.extract.notation import Facts, File, FoundError, Words
+from sevenfold.layers.compact.extract.notation import Facts, File, FoundError, QuotedMessage
 from sevenfold.layers.compact.recogniser import by_word_lists
 from sevenfold.layers.compact.user_words import excerpt, merged, recognised
 from sevenfold.record.blocks import THINKING, ToolUse, read_fields, words_of
@@ -289,12 +289,12 @@ def _open_work(facts: Facts) -> Iterator[Entry]:
 def _agreements(facts: Facts) -> Iterator[Entry]:
     for permission in facts.permissions:
         if permission.proposal:
-            answer = "yes" if permission.given else "no"
+            answer = "yes" if permission.granted else "no"
             text = f"{answer}: “{_line(permission.text)}” to “{_line(permission.proposal)}”"
             yield Entry(_AGREED, text, permission.proposal)
 
 
-def _longest(messages: Sequence[Words], room: int) -> int:
+def _longest(messages: Sequence[QuotedMessage], room: int) -> int:
     """The length to which messages are cut so that all of them fit; short ones leave their room to long ones."""
     sizes = sorted(len(message.head) + 3 for message in messages)
     for number, size in enumerate(sizes):
@@ -305,7 +305,7 @@ def _longest(messages: Sequence[Words], room: int) -> int:
     return sizes[-1] if sizes else 0
 
 
-def _kept_in_order(messages: Sequence[Words], longest: int, room: int) -> list[Words]:
+def _kept_in_order(messages: Sequence[QuotedMessage], longest: int, room: int) -> list[QuotedMessage]:
     """The newest messages that fit if each is cut to ``longest``, in the order of the record, then the others."""
     fitting = len(messages)
     for message in reversed(messages):
@@ -316,7 +316,7 @@ def _kept_in_order(messages: Sequence[Words], longest: int, room: int) -> list[W
     return [*messages[fitting:], *reversed(messages[:fitting])]
 
 
-def _message(heading: str, message: Words, facts: Facts, longest: int) -> Entry:
+def _message(heading: str, message: QuotedMessage, facts: Facts, longest: int) -> Entry:
     text = message.head
     if len(text) <= longest:
         return Entry(heading, _indented(text), text)

@@ -16,7 +16,7 @@ from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.compaction import Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, QuotedMessage
 from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.summary.draft import Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
@@ -94,12 +94,12 @@ def _verdict(
     facts = _with_words(facts_of(hidden, c.kinds), pool)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     listed = _without_shown(facts, shown)
-    if isinstance(attempt.found, Failure):
+    if isinstance(attempt.outcome, Failure):
         marked = mark(facts.prose, evidence)
         completed_facts = replace(listed, prose=marked.sections)
         written = summary.extractive(completed_facts, room, c.count, span=divided.span, apart=True)
     else:
-        marked = mark({n: text for n, text in attempt.found.sections.items() if n != 6}, evidence)
+        marked = mark({n: text for n, text in attempt.outcome.sections.items() if n != 6}, evidence)
         written = summary.combine(marked.sections, listed, room, c.count, span=divided.span, apart=True)
     text = written.text
     claims = marked.sentences
@@ -127,22 +127,14 @@ def _verdict(
 
 def _with_words(facts: Facts, pool: Pool) -> Facts:
     """The facts with the user's messages from the record, instead of what an earlier summary said about them."""
-    messages = tuple(Words(message.record, message.text) for message in pool.messages)
+    messages = tuple(QuotedMessage(message.record, message.text) for message in pool.messages)
     said_by_user = "\n".join(_plain(spoken.text) for spoken in pool.spoken)
     prose = dict(facts.prose)
     # Messages that only an earlier summary has, because their records are in another file, stay what they are: prose.
-    elsewhere = [
-        message_elsewhere
-        for message_elsewhere in facts.messages
-        if _plain(message_elsewhere.head) not in said_by_user
-    ]
-    if elsewhere:
-        prose[6] = "\n\n".join(
-            filter(
-                None,
-                [prose.get(6), *(notation.quoted(message_elsewhere) for message_elsewhere in elsewhere)],
-            )
-        )
+    without_record = [message for message in facts.messages if _plain(message.head) not in said_by_user]
+    if without_record:
+        quoted = map(notation.quoted, without_record)
+        prose[6] = "\n\n".join(filter(None, [prose.get(6), *quoted]))
     elif pool.spoken and len(pool.since) < len(pool.spoken):
         prose.pop(6, None)
     return replace(
@@ -159,9 +151,7 @@ def _with_words(facts: Facts, pool: Pool) -> Facts:
 
 def _without_shown(facts: Facts, shown: Shown) -> Facts:
     """The facts without the corrections that the user's words behind the summary show anyway."""
-    whole = tuple(
-        shown_message.message.record for shown_message in shown.selection.kept if not shown_message.lost
-    )
+    whole = tuple(entry.message.record for entry in shown.selection.shown if not entry.lost)
     corrections = tuple(
         correction
         for correction in facts.corrections
@@ -235,18 +225,20 @@ def _wanted(facts: Facts) -> Iterator[Fact]:
     facts_found = [
         Fact("user_message", message.head, message.record) for message in reversed(facts.messages)
     ]
-    facts_found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
-    given = ((one.proposal or one.text, one.proposed or one.record) for one in facts.permissions)
-    facts_found += [Fact("decision", text, record) for text, record in given]
-    facts_found += [Fact("correction", one.text, one.record) for one in facts.corrections]
+    facts_found += [Fact("decision", reply.text, reply.record) for reply in reversed(facts.replies)]
+    for permission in facts.permissions:
+        # A bare "yes" says nothing by itself: what was agreed to is the proposal.
+        text = permission.proposal or permission.text
+        facts_found.append(Fact("decision", text, permission.proposed or permission.record))
+    facts_found += [Fact("correction", quote.text, quote.record) for quote in facts.corrections]
     facts_found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
     for file in facts.files:
         if file.changed:
             tail = "/".join(file.path.replace("\\", "/").split("/")[-2:])
             facts_found.append(Fact("edited_file", file.path, file.last, (tail,)))
-    facts_found += [
-        Fact("error", one.lines, one.record, tuple(one.lines.split(" ⏎ "))) for one in facts.problems
-    ]
+    for problem in facts.problems:
+        lines = tuple(problem.lines.split(" ⏎ "))
+        facts_found.append(Fact("error", problem.lines, problem.record, lines))
     facts_found += [Fact("identifier", name.text, name.record) for name in facts.identifiers]
     left_by_kind = {kind: limit for kind, (limit, _) in _KINDS.items()}
     for fact in facts_found:
@@ -257,7 +249,8 @@ def _wanted(facts: Facts) -> Iterator[Fact]:
 
 def _state(fact: Fact, context_text: str, reaches: Callable[[Fact], bool]) -> State:
     text = _plain(fact.text)
-    if any(_plain(accepted) in context_text for accepted in (fact.text, *fact.accepts) if accepted.strip()):
+    accepted = filter(None, map(_plain, (fact.text, *fact.accepts)))
+    if any(form in context_text for form in accepted):
         return "in_context"
     if not reaches(fact):
         return "lost"

@@ -172,7 +172,9 @@ class Compactor:
         c = self._c
         last = self.last
         with c.lock:
-            turns = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name).turns_since
+            turns = writer.place_in_chain(
+                c.transcript.view, "", c.window.threshold, c.source.name
+            ).turns_since
             grown = c.size().tokens - last.tokens_after if last else 0
             return Health(
                 status=self.status,
@@ -325,9 +327,9 @@ class Compactor:
             shown = user_record.choose(c, pool, attempt.lasting, self.recognise, attempt.offered)
             room_left = writer.room_left(c, request, divided, shown)
             room = writer.room(c, divided)
-            if attempt.engine == "notes" and isinstance(attempt.found, Draft):
+            if attempt.engine == "notes" and isinstance(attempt.outcome, Draft):
                 # Notes have their own size limits and are not cut any further.
-                room += c.count(attempt.found.text)
+                room += c.count(attempt.outcome.text)
         result = Result(request, divided, attempt, Verdict("", Coverage()), shown, pool.passing)
         if room_left < writer.LEAST_TEXT:
             return writer.not_made(c, result, writer.most_after(c, divided) + writer.LEAST_TEXT - room_left)
@@ -345,7 +347,7 @@ class Compactor:
                 if most_tokens is not None and highest_after >= most_tokens:
                     wanted = f"and fewer than {most_tokens:,} are wanted"
                     return f"with what the record adds {highest_after:,} tokens would be left, {wanted}"
-                over = planned.after - writer.most_after(c, divided) + 1
+                over = planned.tokens_after - writer.most_after(c, divided) + 1
                 if over <= 0:
                     done = writer.write(c, result, planned, self.chooser.failures)
                     done = replace(done, fires_again=self._full(c.size()))
@@ -354,7 +356,7 @@ class Compactor:
             room_left = min(room_left, c.count(verdict.text)) - over
             if room_left < writer.LEAST_TEXT:
                 break
-        return writer.not_made(c, result, planned.after)
+        return writer.not_made(c, result, planned.tokens_after)
 
     def _finished(self, result: Result, done: Compacted) -> Flow[Compacted]:
         """Report a compaction that was written, and run the hooks that follow it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,10 +65,10 @@ SHORTENINGS = 3
 class Attempt(Struct, frozen=True):
     """The outcome of one or more engine calls: a summary, or why there is none, and what it cost."""
 
-    found: Draft | Failure
+    outcome: Draft | Failure
     engine: EngineName = "extractive"
     """The engine that produced it."""
-    left: tuple[UnusedEngine, ...] = ()
+    unused: tuple[UnusedEngine, ...] = ()
     """The engines that were skipped or failed before."""
     usage: Usage | None = None
     usd: float | None = 0.0
@@ -90,18 +91,18 @@ class Attempt(Struct, frozen=True):
     @property
     def too_long(self) -> bool:
         """Whether it failed because the request was too long."""
-        return isinstance(self.found, Failure) and self.found.reason == "prompt_too_long"
+        return isinstance(self.outcome, Failure) and self.outcome.reason == "prompt_too_long"
 
     @property
     def lasting(self) -> tuple[str, ...]:
         """All lines that name what lasts of the user's messages, unchecked."""
-        drafted = self.found.lasting if isinstance(self.found, Draft) else ()
+        drafted = self.outcome.lasting if isinstance(self.outcome, Draft) else ()
         return (*drafted, *self.names)
 
     @property
     def succeeded(self) -> bool:
         """Whether there is a summary of any kind."""
-        return isinstance(self.found, Draft) or self.opaque is not None
+        return isinstance(self.outcome, Draft) or self.opaque is not None
 
     def then(self, later: Attempt) -> Attempt:
         """The result of a later try, with the costs, calls and retries of both added up."""
@@ -220,9 +221,9 @@ def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int
         attempt = replace(
             attempt.then(tried), retries=(*attempt.retries, f"part {number} of {len(chunks)}")
         )
-        if isinstance(attempt.found, Failure):
+        if isinstance(attempt.outcome, Failure):
             return attempt
-        drafts.append(attempt.found)
+        drafts.append(attempt.outcome)
     return replace(attempt, found=_joined(drafts)) if drafts else attempt
 
 
@@ -233,8 +234,8 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
         for number, text in draft.sections.items():
             earlier = sections.get(number, "") if number < CURRENT_WORK else ""
             sections[number] = "\n\n".join(filter(None, (earlier, text)))
-    lasting = tuple(line for draft in drafts for line in draft.lasting)
-    return Draft("\n\n".join(draft.text for draft in drafts), sections, lasting)
+    lasting = chain.from_iterable(draft.lasting for draft in drafts)
+    return Draft("\n\n".join(draft.text for draft in drafts), sections, tuple(lasting))
 
 
 def _asked(
@@ -270,8 +271,8 @@ def by_naming(task: SummaryTask, model: Profile, summary: Attempt) -> Flow[Attem
     usd = None if summary.usd is None or answer.usd is None else summary.usd + answer.usd
     retries = (*summary.retries, *(f"naming what lasts: {retry}" for retry in answer.retries))
     spent = replace(summary, usd=usd, calls=summary.calls + answer.calls, retries=retries)
-    if isinstance(answer.found, Failure):
-        task.c.events.aside("compact", f"what lasts was not named: {answer.found.detail}", source=SOURCE)
+    if isinstance(answer.outcome, Failure):
+        task.c.events.aside("compact", f"what lasts was not named: {answer.outcome.detail}", source=SOURCE)
         return replace(spent, offered=frozenset(task.offered))
     return replace(spent, names=answer.names, offered=frozenset(task.offered | listed.records))
 
@@ -292,8 +293,8 @@ def _by_provider(reply: Reply) -> Attempt:
         if blocks.is_encrypted_summary(block):
             return Attempt(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
         match block.body():
-            case Compaction(content=str() as words, signature=str()) if words.strip():
-                return Attempt(read_draft(words), signed=block.raw)
+            case Compaction(content=str() as text, signature=str()) if text.strip():
+                return Attempt(read_draft(text), signed=block.raw)
     return Attempt(Failure("no_summary", f"the provider made no summary ({reply.answer.stop_reason})"))
 
 
@@ -358,13 +359,15 @@ class EngineChooser:
             spent = spent.then(attempt)
             if attempt.succeeded:
                 self._count(request, succeeded=True)
-                drafted = replace(spent, engine=engine, left=tuple(unused))
-                if engine == "provider" and not (isinstance(attempt.found, Draft) and attempt.found.names):
+                drafted = replace(spent, engine=engine, unused=tuple(unused))
+                if engine == "provider" and not (
+                    isinstance(attempt.outcome, Draft) and attempt.outcome.names
+                ):
                     task.offered.clear()
                 return (yield from self.name_lasting(task, drafted))
-            assert isinstance(attempt.found, Failure)
-            unused.append(UnusedEngine(engine, f"{attempt.found.reason}: {attempt.found.detail}"))
-            self.report_failure(f"{engine}: {attempt.found.detail}")
+            assert isinstance(attempt.outcome, Failure)
+            unused.append(UnusedEngine(engine, f"{attempt.outcome.reason}: {attempt.outcome.detail}"))
+            self.report_failure(f"{engine}: {attempt.outcome.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
         if unused and self._c.background is None and not self._reported:
@@ -373,7 +376,7 @@ class EngineChooser:
             self.report_failure(
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
-        return replace(spent, left=tuple(unused))
+        return replace(spent, unused=tuple(unused))
 
     def name_lasting(self, task: SummaryTask, summary: Attempt) -> Flow[Attempt]:
         """Have named what lasts of the user's words, as far as they exceed their budget and nobody was asked yet."""
@@ -466,9 +469,9 @@ class EngineChooser:
         if second is None:
             return (yield from by_plain_call(task, own_profile, over, shortened=shortened))
         attempt = yield from by_plain_call(task, second, over, shortened=shortened)
-        if isinstance(attempt.found, Draft) or second.model == own_profile.model:
+        if isinstance(attempt.outcome, Draft) or second.model == own_profile.model:
             return attempt
-        self.report_failure(f"{second.model}: {attempt.found.detail}")
+        self.report_failure(f"{second.model}: {attempt.outcome.detail}")
         again = by_plain_call(
             task, own_profile, attempt.gap or over, shortened=shortened or attempt.too_long
         )

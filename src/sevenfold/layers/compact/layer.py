@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
     from sevenfold.layers.compact.engines import Attempt
+    from sevenfold.record.layout import Item
     from sevenfold.settings import Settings
 
 FRESH = 0.1
@@ -131,17 +132,17 @@ class Compact:
         notes = c.services.notes
         if read is None:
             return [pins]
-        own = {c.services.path, notes.path if notes else ""} - {""}
-        return [pins, FilesSlot(lambda: _recent_files(c), read, own=own.__contains__)]
+        own_paths = {c.services.path, notes.path if notes else ""} - {""}
+        return [pins, FilesSlot(lambda: _recent_files(c), read, own=own_paths.__contains__)]
 
 
 def _recent_files(c: Conversation) -> list[Seen]:
     """The files our own tools read, newest first; if there are none, those that the caller's tools read."""
-    known = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
-    if not known:
+    files_read = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
+    if not files_read:
         theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
-        known = [Seen(path, call, assumed=True) for path, call in theirs.items()]
-    return known[:OTHER_FILES]
+        files_read = [Seen(path, call, assumed=True) for path, call in theirs.items()]
+    return files_read[:OTHER_FILES]
 
 
 def _collapse(c: Conversation) -> Flow[None]:
@@ -165,9 +166,9 @@ def _collapse(c: Conversation) -> Flow[None]:
         )
 
 
-def _shortfall(came: Attempt | None) -> str:
+def _shortfall(attempt: Attempt | None) -> str:
     """Why no summary came of the work in the background; empty if there is one."""
-    return "" if came is not None and came.engine != "extractive" else "no summary came of it"
+    return "" if attempt is not None and attempt.engine != "extractive" else "no summary came of it"
 
 
 class AheadSummary:
@@ -187,7 +188,9 @@ class AheadSummary:
         """Start summarising all but the newest round, in which the work is still under way."""
         view = self._c.transcript.view
         items = view.items
-        hidden = [item for group in rounds(view.items)[:-1] for item in group.items]
+        hidden: list[Item] = []
+        for finished in rounds(view.items)[:-1]:
+            hidden += finished.items
         if not any(item.said.role == "assistant" for item in hidden):
             return
         if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
@@ -232,12 +235,13 @@ class AheadSummary:
         task = SummaryTask(self._c, divided, AHEAD, pool, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task))
 
-    def _done(self, came: Attempt | Exception | None) -> None:
-        if isinstance(came, Exception):
-            self._aside(f"in the background: {came}", came)
-        elif came is not None and came.engine == "extractive":
+    def _done(self, outcome: Attempt | Exception | None) -> None:
+        if isinstance(outcome, Exception):
+            self._aside(f"in the background: {outcome}", outcome)
+        elif outcome is not None and outcome.engine == "extractive":
+            # Code can write such a summary at any time, with everything that was said until then.
             self._aside("in the background: no model had a summary, so there is nothing to prepare")
-        elif came is not None:
-            self._ready = came
+        elif outcome is not None:
+            self._ready = outcome
             return
         self.basis = ()

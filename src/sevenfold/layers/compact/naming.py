@@ -68,24 +68,23 @@ def listing(
     if fits(messages, budget, count):
         return OfferedWords()
     candidates = [message for message in messages if records is None or message.record in records]
-    lines_of = {message.record: lines for message in candidates if (lines := _lines(message, count))}
-    sizes_of = {record: [count(text) for _, text in lines] for record, lines in lines_of.items()}
+    lines_of: dict[str, list[_ListLine]] = {}
+    for message in candidates:
+        if lines := _lines(message, count):
+            lines_of[message.record] = lines
     room_left = most_room
     listed: set[str] = set()
     for message in sorted(candidates, key=_times_offered):
-        if message.record in lines_of:
-            shortest = sum(min(size, _LEAST_LISTED) + _NAME for size in sizes_of[message.record])
-            if shortest <= room_left:
-                room_left -= shortest
-                listed.add(message.record)
-    sizes = [size for record in lines_of if record in listed for size in sizes_of[record]]
-    longest_line = level(sizes, room - _NAME * len(sizes), _LEAST_LISTED)
-    text = "\n".join(
-        f"[{name}] {_shortened(line, longest_line, count)}"
-        for record, lines in lines_of.items()
-        if record in listed
-        for name, line in lines
-    )
+        shortest = sum(min(line.size, _LEAST_LISTED) + _NAME for line in lines_of.get(message.record, ()))
+        if shortest and shortest <= room_left:
+            room_left -= shortest
+            listed.add(message.record)
+    shown: list[_ListLine] = []
+    for record, lines in lines_of.items():
+        if record in listed:
+            shown += lines
+    longest_line = level([line.size for line in shown], room - _NAME * len(shown), _LEAST_LISTED)
+    text = "\n".join(f"[{line.name}] {_shortened(line, longest_line)}" for line in shown)
     return OfferedWords(text, frozenset(listed), len(listed) == len(lines_of))
 
 
@@ -94,25 +93,41 @@ def _times_offered(message: UserMessage) -> int:
     return message.offered + bool(message.shown)
 
 
-def _lines(message: UserMessage, count: Count) -> list[tuple[str, str]]:
-    """A message in the list: the ids of what is not lasting yet, each with its text."""
+class _ListLine(Struct, frozen=True):
+    """A line of the list: a message, or one of its statements."""
+
+    name: str
+    """The id by which the model names it."""
+    text: str
+    size: int
+    """Its text in tokens."""
+
+    @classmethod
+    def of(cls, name: str, text: str, count: Count) -> _ListLine:
+        """The line for a text, which may have several."""
+        flat = " ".join(text.split())
+        return cls(name, flat, count(flat))
+
+
+def _lines(message: UserMessage, count: Count) -> list[_ListLine]:
+    """A message in the list: what is not lasting yet."""
     if count(message.text) <= _LISTED_WHOLE:
-        return [] if message.lasting else [(message.name, " ".join(message.text.split()))]
-    lines: list[tuple[str, str]] = []
+        return [] if message.lasting else [_ListLine.of(message.name, message.text, count)]
+    lines: list[_ListLine] = []
     for number, statement in enumerate(statements(message.text), 1):
         start, end = statement.span
         if not _is_within(statement.span, message.lasting):
-            lines.append((f"{message.name}.{number}", " ".join(message.text[start:end].split())))
+            lines.append(_ListLine.of(f"{message.name}.{number}", message.text[start:end], count))
     return lines
 
 
-def _shortened(text: str, most: int, count: Count) -> str:
-    size = count(text)
-    if size <= most:
-        return text
-    characters = int(len(text) * most / size)
+def _shortened(line: _ListLine, limit: int) -> str:
+    """The text of a line in at most so many tokens: its beginning and its end."""
+    if line.size <= limit:
+        return line.text
+    characters = int(len(line.text) * limit / line.size)
     head = int(characters * HEAD)
-    return f"{text[:head]} … {text[len(text) - (characters - head) :]}"
+    return f"{line.text[:head]} … {line.text[len(line.text) - (characters - head) :]}"
 
 
 def named(lines: Iterable[str], messages: Sequence[UserMessage]) -> list[UserMessage]:

@@ -40,10 +40,10 @@ Json = Mapping[str, Any]
 
 def summarise(request: Json) -> str:
     """Summarise the conversation in a request; the last message is the instruction."""
-    *said, asked = request["messages"]
+    *conversation, instruction = request["messages"]
     # Our own instruction says that a program adds the lists; any other caller gets them in the summary.
-    write = prose if heading(6) in _words(asked) else extractive
-    text = write(facts_of(items_of(said)), BUDGET, _count).text
+    write = prose if heading(6) in _words(instruction) else extractive
+    text = write(facts_of(items_of(conversation)), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 
@@ -63,18 +63,18 @@ def notes_of(items: Sequence[Item]) -> str:
 
 def _sections(facts: Facts) -> dict[str, str]:
     first = facts.messages[0].head if facts.messages else ""
-    wrong = [*(one.lines for one in facts.problems), *(one.text for one in facts.permissions)]
-    made = {
+    wrong = [*(fact.lines for fact in facts.problems), *(fact.text for fact in facts.permissions)]
+    sections = {
         "Session Title": " ".join(first.split()[:10]),
         "Current State": _lines(facts.current),
         "Task Specification": _lines(words.head for words in facts.messages),
         "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
         "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
-        "Errors & Corrections": _lines([*wrong, *(one.text for one in facts.corrections)]),
-        "Worklog": _lines(one.text for one in facts.outcomes),
+        "Errors & Corrections": _lines([*wrong, *(fact.text for fact in facts.corrections)]),
+        "Worklog": _lines(fact.text for fact in facts.outcomes),
     }
-    assert made.keys() <= notes_layer.SECTIONS.keys()
-    return made
+    assert sections.keys() <= notes_layer.SECTIONS.keys()
+    return sections
 
 
 def _lines(entries: Any) -> str:
@@ -89,17 +89,17 @@ def items_of(messages: Sequence[Json]) -> list[Item]:
         parts = _parts(message)
         role = str(message.get("role"))
         nature_of = _nature if role == "user" else lambda part: "said"
-        for place, (nature, same) in enumerate(groupby(parts, nature_of)):
-            said = Said(
-                f"m{number:07d}" + f".{place}" * (place > 0),
+        for index, (nature, run) in enumerate(groupby(parts, nature_of)):
+            record = Said(
+                f"m{number:07d}" + f".{index}" * (index > 0),
                 None,
                 role,
-                tuple(same),
+                tuple(run),
                 message_id=f"a{number}" * (role == "assistant"),
                 summary=nature == "summary",
                 meta=nature == "program",
             )
-            items.append(Item.of(said, len(items)))
+            items.append(Item.of(record, len(items)))
     return items
 
 
@@ -113,9 +113,9 @@ def _words(message: Json) -> str:
     return "\n".join(map(blocks.words_of, _parts(message)))
 
 
-def _nature(part: Block) -> str:
+def _nature(block: Block) -> str:
     """What a part of a user message is, as far as a request shows: "said", "summary" or "program"."""
-    opened = _TAG.match(blocks.words_of(part)) if part.kind == "text" else None
+    opened = _TAG.match(blocks.words_of(block)) if block.kind == "text" else None
     if opened is None:
         return "said"
     if opened[1] == Continued.tag:

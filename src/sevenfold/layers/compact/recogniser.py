@@ -37,4 +37,5 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _lines(phrases: Iterable[str]) -> list[str]:
-    return [f"(?:{line})" for several in phrases for line in several.split("\n") if line.strip()]
+    lines = "\n".join(phrases).split("\n")
+    return [f"(?:{line})" for line in lines if line.strip()]

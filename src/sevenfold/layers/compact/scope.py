@@ -60,15 +60,15 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
 
 def around(view: View, record: str, span: Span) -> Scope:
     """Summarise from a record on, the record included, or with "up_to" everything before it; keep the rest."""
-    place = _place(view, record)
+    start = _place(view, record)
     items = tuple(view.items)
     if span == "up_to":
-        return _checked(Scope(items[:place], items[place:], span))
+        return _checked(Scope(items[:start], items[start:], span))
     if waiting := view.pending_calls:
         raise Refused(
             f"calls still wait for results: {', '.join(waiting)}; give them first, or compact up to a record"
         )
-    return _checked(Scope(items[place:], span=span, front=items[:place]))
+    return _checked(Scope(items[start:], span=span, front=items[:start]))
 
 
 def between(view: View, first: str, last: str) -> Scope:
@@ -90,17 +90,17 @@ def between(view: View, first: str, last: str) -> Scope:
 def older(view: View, rounds: int, most_kept: int, tokens: Tokens) -> Scope:
     """Summarise all but the newest rounds: up to ``rounds`` of them are kept, with at most ``most_kept`` tokens."""
     items = tuple(view.items)
-    for place in _starts(view, items)[-rounds:]:
-        if sum(map(tokens, items[place:])) <= most_kept and _answered(items[:place]):
-            return _checked(Scope(items[:place], items[place:], "up_to"))
+    for start in _starts(view, items)[-rounds:]:
+        if sum(map(tokens, items[start:])) <= most_kept and _answered(items[:start]):
+            return _checked(Scope(items[:start], items[start:], "up_to"))
     return _checked(Scope(items))
 
 
-def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, str] | None:
-    """The first and last record of the oldest finished, unfolded rounds, with about ``most`` tokens in total.
+def finished(view: View, min_tokens: int, max_tokens: int, tokens: Tokens) -> tuple[str, str] | None:
+    """The first and last record of the oldest finished, unfolded rounds, with about ``max_tokens`` in total.
 
-    If those have fewer than ``least`` tokens, earlier folds are included. None if there are too few rounds besides the
-    newest two, or if even then there are fewer than ``least`` tokens.
+    If those have fewer than ``min_tokens``, earlier folds are included. None if there are too few rounds besides the
+    newest two, or if even then there are fewer than ``min_tokens``.
     """
     items = view.items
     starts = _starts(view, items)
@@ -108,23 +108,23 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
         return None
     end = starts[-2]
     fresh = next((n for n in starts if items[n].shown and not items[n].hidden_by), end)
-    if sum(map(tokens, items[fresh:end])) < least:
+    if sum(map(tokens, items[fresh:end])) < min_tokens:
         fresh = starts[0]
     size = 0
     stop = fresh
     for here, there in pairwise(starts):
-        if fresh <= here < end and (size < most or stop == fresh):
+        if fresh <= here < end and (size < max_tokens or stop == fresh):
             size = size + sum(map(tokens, items[here:there]))
             stop = there
-    return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
+    return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= min_tokens else None
 
 
 def messages_of(view: View, items: Sequence[Item]) -> list[Message]:
     """The messages made of these records of a view, with the same bytes as in a request that begins with them."""
     wire = Wire(view.layout.unsupported)
     for number, item in enumerate(items):
-        said = item.said
-        wire.add(number, item.role, said.message_id, item.shown, item.begins, said.new_kinds)
+        record = item.said
+        wire.add(number, item.role, record.message_id, item.shown, item.begins, record.new_kinds)
     return wire.messages()
 
 
@@ -150,14 +150,14 @@ def _answered(items: Sequence[Item]) -> bool:
 
 
 def _place(view: View, record: str) -> int:
-    place = next((n for n, item in enumerate(view.items) if item.said.uuid == record), None)
-    if place is None:
+    index = next((n for n, item in enumerate(view.items) if item.said.uuid == record), None)
+    if index is None:
         raise Refused(f"{record} is not a record in view, so nothing can be compacted around it")
     if not view.begins_round(record):
         raise Refused(
             f"{record} belongs to the answer before it; choose that answer, or the next message of the user"
         )
-    return place
+    return index
 
 
 def _checked(scope: Scope) -> Scope:

@@ -8,7 +8,7 @@ that is too long, and `chunks` splits a conversation that fits no single request
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,27 +35,30 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
     Text that a program added in the user's role is marked, so that it is not mistaken for the user's words.
     ``restored`` names the kinds of attachments that a compaction restores from their source.
     """
-    kept: list[Item] = []
+    leaner: list[Item] = []
     for item in items:
         comes_back = item.said.attachment in restored - {""}
         if comes_back or item.said.synthetic or (item.hidden_by and not item.shown):
             continue
-        ours = item.said.meta and not item.said.summary and item.said.role != "assistant"
-        shown = tuple(
-            _marked(_lean(block)) if ours else _lean(block)
-            for block in item.shown
-            if block.kind not in THINKING and not block.blank and not blocks.is_encrypted_summary(block)
-        )
-        if shown:
-            same = shown == item.shown
-            kept.append(item if same else replace(item, shown=shown, weight=weight.total(shown)))
-    return kept
+        by_program = item.said.meta and not item.said.summary and item.said.role != "assistant"
+        readable = (block for block in item.shown if _is_readable(block))
+        shown = tuple(_marked(_lean(block)) if by_program else _lean(block) for block in readable)
+        if shown == item.shown:
+            leaner.append(item)
+        elif shown:
+            leaner.append(replace(item, shown=shown, weight=weight.total(shown)))
+    return leaner
+
+
+def _is_readable(block: Block) -> bool:
+    """Whether a block says something to a model that summarises: no reasoning, nothing encrypted."""
+    return block.kind not in THINKING and not block.blank and not blocks.is_encrypted_summary(block)
 
 
 def _marked(block: Block) -> Block:
     match block.body():
-        case Text(text=words):
-            return blocks.text(ProgramNote(words).render())
+        case Text(text=text):
+            return blocks.text(ProgramNote(text).render())
         case _:
             return block
 
@@ -65,8 +68,8 @@ def _lean(block: Block) -> Block:
         case Text() | ToolUse():
             return block
         case ToolResult(content=list()):
-            words = [_words(part) for part in blocks.result_parts(block)]
-            return blocks.with_content(block, "\n".join(filter(None, words)))
+            texts = [_words(part) for part in blocks.result_parts(block)]
+            return blocks.with_content(block, "\n".join(filter(None, texts)))
         case ToolResult():
             return block
         case _:
@@ -79,8 +82,8 @@ def _words(block: Block) -> str:
     parts = blocks.parts_of(body) if isinstance(body, Document) else None
     if parts is not None:
         return "\n".join(filter(None, map(_words, parts)))
-    words = words_of(block)
-    return words if words.strip() or isinstance(body, Text) else f"[{block.kind or 'unknown'}]"
+    text = words_of(block)
+    return text if text.strip() or isinstance(body, Text) else f"[{block.kind or 'unknown'}]"
 
 
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
@@ -120,14 +123,14 @@ def drop_oldest(
     if len(groups) < 2:
         return None
     count = max(1, int(len(groups) * _SHARE)) if gap is None else _covering(groups, gap, tokens)
-    rest = [item for group in groups[count:] for item in group.items]
-    return Shortened((*summaries, *rest), dropped + count)
+    remaining = chain.from_iterable(group.items for group in groups[count:])
+    return Shortened((*summaries, *remaining), dropped + count)
 
 
 def _covering(groups: Sequence[Round], gap: int, tokens: Tokens) -> int:
     """Number of oldest rounds to drop so that ``gap`` tokens are freed; the newest round always stays."""
     freed = accumulate(tokens(group.weight) for group in groups[:-1])
-    return next((count for count, sum_ in enumerate(freed, 1) if sum_ >= gap), len(groups) - 1)
+    return next((count for count, total in enumerate(freed, 1) if total >= gap), len(groups) - 1)
 
 
 def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Item, ...]]:
@@ -150,11 +153,12 @@ def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Ite
 
 def _cut_round(group: Round, budget: int, tokens: Tokens) -> tuple[Item, ...]:
     """The round with its tool results cut, and if that is not enough all its blocks, until it fits the budget."""
-    longest = max((len(block.raw) for item in group.items for block in item.shown), default=0)
+    all_blocks = chain.from_iterable(item.shown for item in group.items)
+    longest = max((len(block.raw) for block in all_blocks), default=0)
     for only_results in (True, False):
-        most = longest
-        while most := most * 2 // 3:
-            cut = tuple(_cut_item(item, most, only_results) for item in group.items)
+        limit = longest
+        while limit := limit * 2 // 3:
+            cut = tuple(_cut_item(item, limit, only_results) for item in group.items)
             if tokens(sum((item.weight for item in cut), weight.NOTHING)) <= budget:
                 return cut
     first = group.items[0]
@@ -162,30 +166,30 @@ def _cut_round(group: Round, budget: int, tokens: Tokens) -> tuple[Item, ...]:
     return (replace(first, shown=note, weight=weight.total(note)),)
 
 
-def _cut_item(item: Item, most: int, only_results: bool) -> Item:
-    shown = tuple(
-        block if only_results and block.kind != "tool_result" else _cut_block(block, most)
-        for block in item.shown
-    )
-    return replace(item, shown=shown, weight=weight.total(shown))
+def _cut_item(item: Item, limit: int, only_results: bool) -> Item:
+    shown = []
+    for block in item.shown:
+        stays = only_results and block.kind != "tool_result"
+        shown.append(block if stays else _cut_block(block, limit))
+    return replace(item, shown=tuple(shown), weight=weight.total(shown))
 
 
-def _cut_block(block: Block, most: int) -> Block:
+def _cut_block(block: Block, limit: int) -> Block:
     match block.body():
-        case Text(text=words) if len(words) > most:
-            return blocks.text(_cut(words, most))
-        case ToolResult() if len(words := blocks.words_of(block)) > most:
-            return blocks.with_content(block, _cut(words, most))
-        case ToolUse(id=id, name=name, input=given) if len(given) > most:
-            short = {"cut": _cut(bytes(given).decode(errors="replace"), most)}
+        case Text(text=text) if len(text) > limit:
+            return blocks.text(_cut(text, limit))
+        case ToolResult() if len(text := blocks.words_of(block)) > limit:
+            return blocks.with_content(block, _cut(text, limit))
+        case ToolUse(id=id, name=name, input=arguments) if len(arguments) > limit:
+            short = {"cut": _cut(bytes(arguments).decode(errors="replace"), limit)}
             fields = {"type": "tool_use", "id": id, "name": name, "input": short}
             return Block("tool_use", encode_json(fields), id)
         case _:
             return block
 
 
-def _cut(words: str, most: int) -> str:
-    head = max(0, most) * 2 // 3
-    tail = max(0, most) - head
-    note = PieceCut(len(words) - head - tail).render()
-    return "\n".join(filter(None, (words[:head], note, words[-tail:] if tail else "")))
+def _cut(text: str, limit: int) -> str:
+    head = max(0, limit) * 2 // 3
+    tail = max(0, limit) - head
+    note = PieceCut(len(text) - head - tail).render()
+    return "\n".join(filter(None, (text[:head], note, text[-tail:] if tail else "")))

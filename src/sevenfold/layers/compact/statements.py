@@ -44,16 +44,16 @@ class Sentence(Struct, frozen=True):
 
 def statements(text: str) -> list[Sentence]:
     """The statements of a text, in order; together they hold all of it but the white space between them."""
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     lead: Span | None = None
     for paragraph, is_item in _paragraphs(text):
-        here = [Sentence(span, lead if is_item else None) for span in _sentences(text, paragraph)]
-        found += here
+        in_paragraph = [Sentence(span, lead if is_item else None) for span in _sentences(text, paragraph)]
+        sentences += in_paragraph
         if text[paragraph[0] : paragraph[1]].endswith(_INTRODUCES):
-            lead = here[-1].span
+            lead = in_paragraph[-1].span
         elif not is_item:
             lead = None
-    return found
+    return sentences
 
 
 def _paragraphs(text: str) -> Iterator[tuple[Span, bool]]:
@@ -61,11 +61,11 @@ def _paragraphs(text: str) -> Iterator[tuple[Span, bool]]:
     begin = -1
     end = -1
     is_item = False
-    place = 0
+    position = 0
     for line in text.splitlines(keepends=True):
-        first = place + len(line) - len(line.lstrip())
-        last = place + len(line.rstrip())
-        place += len(line)
+        first = position + len(line) - len(line.lstrip())
+        last = position + len(line.rstrip())
+        position += len(line)
         starts_item = _ITEM.match(line) is not None
         if begin >= 0 and (first >= last or starts_item):
             yield from _split_long(text, (begin, end), is_item=is_item)
@@ -85,13 +85,13 @@ def _split_long(text: str, paragraph: Span, *, is_item: bool) -> Iterator[tuple[
     if end - begin <= LONG_PARAGRAPH:
         yield paragraph, is_item
         return
-    place = begin
+    position = begin
     for line in text[begin:end].splitlines(keepends=True):
         bare = line.strip()
         if bare:
-            first = place + len(line) - len(line.lstrip())
+            first = position + len(line) - len(line.lstrip())
             yield (first, first + len(bare)), is_item
-        place += len(line)
+        position += len(line)
 
 
 def _sentences(text: str, paragraph: Span) -> Iterator[Span]:
@@ -102,12 +102,12 @@ def _sentences(text: str, paragraph: Span) -> Iterator[Span]:
     for stop in _END.finditer(text, begin, end):
         marks += len(_MARKS.findall(text, looked, stop.end()))
         looked = stop.end()
-        after = text[looked:end].lstrip()
-        goes_on = after[:1].islower() and not text[looked : looked + 1].startswith("\n")
+        following = text[looked:end].lstrip()
+        goes_on = following[:1].islower() and not text[looked : looked + 1].startswith("\n")
         if marks % 2 or goes_on or _ABBREVIATED.search(text, max(begin, looked - 10), looked):
             continue
         if looked > begin:
             yield begin, looked
-        begin = looked + len(text[looked:end]) - len(after)
+        begin = looked + len(text[looked:end]) - len(following)
     if begin < end:
         yield begin, end

@@ -103,13 +103,13 @@ class SummaryTask:
         records = {message.record for message in self._pool.to_offer} - self.offered
         return self._listing(room, room, records)
 
-    def _listing(self, room: int, most: int, records: Collection[str] | None = None) -> OfferedWords:
-        return listing(self._pool.to_offer, self._pool.budget, self.c.count, room, most, records)
+    def _listing(self, room: int, most_room: int, records: Collection[str] | None = None) -> OfferedWords:
+        return listing(self._pool.to_offer, self._pool.budget, self.c.count, room, most_room, records)
 
     def _instruction(self, part: str | None, listed: OfferedWords) -> str:
         self.offered |= listed.records
         first = self.scope.hidden[0]
-        begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
+        begins = next((text for block in first.said.blocks if (text := blocks.words_of(block))), "")
         return Compact.of(
             self.scope.span,
             begins=begins,

@@ -188,7 +188,7 @@ def _marks(view: View) -> dict[str, CarriedWords]:
     marks: dict[str, CarriedWords] = {}
     for decision in view.decisions():
         if isinstance(decision, Fold) and decision.id not in view.undone:
-            marks |= {words.record: words for words in decision.named}
+            marks |= {carried.record: carried for carried in decision.named}
     return marks
 
 
@@ -203,8 +203,8 @@ def _gathered(
 ) -> Pool:
     carry = _carry_of(log, boundary) if boundary else None
     summaries_kept = {item.said.uuid for item in divided.kept if item.said.summary}
-    kept = {item.said.uuid for item in divided.kept}
-    in_view = kept | {item.said.uuid for item in hidden}
+    records_kept = {item.said.uuid for item in divided.kept}
+    in_view = records_kept | {item.said.uuid for item in hidden}
     carried = _carried(log, carry, divided, in_view, by_agent=by_agent) if boundary else []
     lasting = {spoken.about.record: spoken.about.lasting for spoken in carried if spoken.about.lasting}
     lasting |= {record: named.lasting for record, named in marks.items()}
@@ -221,14 +221,14 @@ def _gathered(
         about = replace(spoken.about, lasting=lasting.get(record, ()))
         by_record[record] = Spoken(about, spoken.text)
     # What is in a message that stays in view needs no line in the block.
-    passing += [by_record.pop(record).about for record in kept & by_record.keys()]
+    passing += [by_record.pop(record).about for record in records_kept & by_record.keys()]
 
     left_out = carry.not_shown if carry else ()
     not_shown = tuple(entry for entry in left_out if _is_gone(entry, by_record, in_view))
     # While the user says nothing new, nothing is chosen again; and a fold shows nothing but what it hides.
     offers = bool(since) and divided.span != "range"
     also_named = [item.said.uuid for item in hidden] + [entry.words.record for entry in not_shown]
-    shown_before = {words.record for words in carry.words or ()} if carry else set()
+    shown_before = {carried_words.record for carried_words in carry.words or ()} if carry else set()
     return Pool(
         spoken=tuple(sorted(by_record.values(), key=_position)),
         names=short_names([*by_record, *also_named]),
@@ -248,7 +248,7 @@ def _carried(
 ) -> list[Spoken]:
     """What the summary messages in view stand for: as the last compaction chose, or all there is if it did not."""
     if carry is not None and carry.words is not None:
-        read = (_read(log, words) for words in carry.words)
+        read = (_read(log, carried) for carried in carry.words)
         return [spoken for spoken in read if spoken is not None]
     oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
     everything = _everything_before(log, oldest, by_agent=by_agent)
@@ -286,26 +286,26 @@ def _everything_before(log: Log, summary: str, *, by_agent: bool) -> Iterator[Sp
         yield Spoken(replace(spoken.about, summary=summary), spoken.text)
 
 
-def _read(log: Log, words: CarriedWords) -> Spoken | None:
+def _read(log: Log, carried: CarriedWords) -> Spoken | None:
     """The text of a carried message, from its record; None if the record is gone."""
-    record = _record_at(log, words)
+    record = _record_at(log, carried)
     if record is None:
         return None
-    tools = dict.fromkeys(record.answers, words.tool)
+    tools = dict.fromkeys(record.answers, carried.tool)
     text = "\n".join(_texts(record, tools))
-    return Spoken(words, text) if text.strip() else None
+    return Spoken(carried, text) if text.strip() else None
 
 
-def _record_at(log: Log, words: CarriedWords) -> Said | None:
-    if words.position >= 0:
-        _, line = next(iter(log.read(words.position)), (0, b""))
+def _record_at(log: Log, carried: CarriedWords) -> Said | None:
+    if carried.position >= 0:
+        _, line = next(iter(log.read(carried.position)), (0, b""))
         match entries.read(line):
-            case Said() as record if record.uuid == words.record:
+            case Said() as record if record.uuid == carried.record:
                 return record
-            case Queued(message=record) if record.uuid == words.record:
+            case Queued(message=record) if record.uuid == carried.record:
                 return record
     # The position is wrong if the log was rewritten, as when a secret was purged.
-    _, entry = log.record(words.record) or (0, None)
+    _, entry = log.record(carried.record) or (0, None)
     return entry if isinstance(entry, Said) else None
 
 
@@ -370,16 +370,16 @@ def choose(
         note = _left_out_note(left_out, (ends[0], ends[-1]), pool.names) if left_out and ends else None
         texts.append(UserWords(text, note).render())
     about = {spoken.about.record: spoken.about for spoken in (*pool.again, *pool.spoken)}
-    words = [task.about for task in pool.tasks]
-    for shown in selection.kept:
+    carried = [task.about for task in pool.tasks]
+    for shown in selection.shown:
         cut = shown.spans if shown.lost else ()
-        words.append(replace(about[shown.message.record], lasting=shown.message.marks, cut=cut))
+        carried.append(replace(about[shown.message.record], lasting=shown.message.marks, cut=cut))
     return Shown(
         selection,
         tuple(texts),
         sum(map(c.count, texts)),
         pool.budget,
-        tuple(words),
+        tuple(carried),
         left_out,
         (ends[0], ends[-1]) if ends else (),
         _not_shown(pool, selection, about, frozenset(offered)),
@@ -390,7 +390,7 @@ def _counts(pool: Pool, selection: Selection) -> dict[str, int]:
     """How many messages of each sort are left out by now: none twice, and none that found room after all."""
     sorts_before = {entry.words.record: entry.sort for entry in pool.not_shown}
     counts = Counter(pool.left_out)
-    shown = [shown.message.record for shown in selection.kept]
+    shown = [shown.message.record for shown in selection.shown]
     counts.subtract(sorts_before[record] for record in shown if record in sorts_before)
     counts.update(rank.plural for message, rank in selection.left_out if message.record not in sorts_before)
     return dict(+counts)
@@ -400,13 +400,13 @@ def _not_shown(
     pool: Pool, selection: Selection, about: Mapping[str, CarriedWords], offered: frozenset[str]
 ) -> tuple[LeftOutWords, ...]:
     """The messages left out that can be offered again, with how often they were; the first to go were offered most."""
-    shown = {shown.message.record for shown in selection.kept}
+    shown = {shown.message.record for shown in selection.shown}
     by_record = {entry.words.record: entry for entry in pool.not_shown if entry.words.record not in shown}
     for message, rank in selection.left_out:
         record = message.record
-        words = replace(about[record], lasting=message.marks, cut=(), summary="")
-        known = by_record.get(record, LeftOutWords(words, rank.plural, 0))
-        by_record[record] = LeftOutWords(words, known.sort, known.offered)
+        carried = replace(about[record], lasting=message.marks, cut=(), summary="")
+        earlier = by_record.get(record, LeftOutWords(carried, rank.plural, 0))
+        by_record[record] = LeftOutWords(carried, earlier.sort, earlier.offered)
     entries_left = [
         replace(entry, offered=entry.offered + (record in offered)) for record, entry in by_record.items()
     ]

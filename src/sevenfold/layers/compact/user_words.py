@@ -114,7 +114,7 @@ class UserMessage(Struct, frozen=True):
         return (*self.lasting, *self.named)
 
 
-class Kept(Struct, frozen=True):
+class ShownMessage(Struct, frozen=True):
     """A message that is shown, and how."""
 
     message: UserMessage
@@ -126,12 +126,12 @@ class Kept(Struct, frozen=True):
     """The parts of it that are shown."""
 
     @classmethod
-    def whole(cls, message: UserMessage, rank: Rank) -> Kept:
+    def whole(cls, message: UserMessage, rank: Rank) -> ShownMessage:
         """A message that is shown whole."""
         return cls(message, message.text, rank, spans=((0, len(message.text)),))
 
     @classmethod
-    def cut(cls, message: UserMessage, rank: Rank, spans: Sequence[Span]) -> Kept:
+    def cut(cls, message: UserMessage, rank: Rank, spans: Sequence[Span]) -> ShownMessage:
         """A message of which these parts are shown."""
         lost = len(message.text) - sum(end - start for start, end in spans)
         return cls(message, excerpt(message.text, spans), rank, lost, tuple(spans))
@@ -140,7 +140,7 @@ class Kept(Struct, frozen=True):
 class Selection(Struct, frozen=True):
     """Which of the user's messages are shown, in the order of the record, and which are not."""
 
-    kept: tuple[Kept, ...] = ()
+    shown: tuple[ShownMessage, ...] = ()
     left_out: tuple[tuple[UserMessage, Rank], ...] = ()
 
     @property
@@ -172,11 +172,13 @@ def select(
     With `recogniser.nothing` only what models named, the newest message, answers and length decide.
     """
     if fits(messages, budget, count):
-        return Selection(tuple(Kept.whole(message, Rank.OTHER) for message in messages))
+        return Selection(tuple(ShownMessage.whole(message, Rank.OTHER) for message in messages))
     if all(message.shown for message in messages):
         # The user has said nothing since the last compaction, so nothing is chosen again: neither what a model names
         # nor an estimate of sizes that has changed takes out what was shown.
-        return Selection(tuple(Kept.cut(message, Rank.OTHER, message.shown) for message in messages))
+        return Selection(
+            tuple(ShownMessage.cut(message, Rank.OTHER, message.shown) for message in messages)
+        )
     choice = _Choice(messages, budget, count, recognise)
     choice.take(choice.least, Rank.CARRIED)
     for rank in (Rank.NAMED, Rank.RECOGNISED, Rank.NAMED_LATE):
@@ -228,7 +230,7 @@ class _Choice:
         self._last_said = {message.text: index for index, message in enumerate(messages)}
         self._wanted = [self._want(message, index) for index, message in enumerate(messages)]
         self._order = sorted(self._wanted, key=lambda wanted: wanted.key)
-        self._chosen: dict[str, tuple[Kept, int]] = {}
+        self._chosen: dict[str, tuple[ShownMessage, int]] = {}
 
     def _want(self, message: UserMessage, index: int) -> _Wanted:
         spans: Sequence[Span] = [(mark.start, mark.end) for mark in message.marks]
@@ -263,25 +265,25 @@ class _Choice:
         sizes = [wanted.size for wanted in self._order if wanted.rank in ranks]
         return min(self._longest, level(sizes, self._room, self._short))
 
-    def brief(self, most: int, wanted: _Wanted) -> Kept:
+    def brief(self, limit: int, wanted: _Wanted) -> ShownMessage:
         """A message in at most this many tokens, if need be by its first lasting statements or by its two ends."""
-        if wanted.size <= most:
-            return Kept.whole(wanted.message, wanted.rank)
-        return self._cut(wanted, most, ends=not wanted.spans)
+        if wanted.size <= limit:
+            return ShownMessage.whole(wanted.message, wanted.rank)
+        return self._cut(wanted, limit, ends=not wanted.spans)
 
-    def least(self, wanted: _Wanted) -> Kept:
+    def least(self, wanted: _Wanted) -> ShownMessage:
         """The shortest form that keeps what lasts: a short message whole, of others only the lasting statements."""
         if wanted.size <= self._short:
-            return Kept.whole(wanted.message, wanted.rank)
+            return ShownMessage.whole(wanted.message, wanted.rank)
         return self._cut(wanted, self._longest, ends=False)
 
-    def most(self, wanted: _Wanted) -> Kept:
+    def most(self, wanted: _Wanted) -> ShownMessage:
         """The longest form it may have."""
         if wanted.size <= self._longest:
-            return Kept.whole(wanted.message, wanted.rank)
+            return ShownMessage.whole(wanted.message, wanted.rank)
         return self._cut(wanted, self._longest, ends=True)
 
-    def take(self, form: Callable[[_Wanted], Kept], *ranks: Rank) -> None:
+    def take(self, form: Callable[[_Wanted], ShownMessage], *ranks: Rank) -> None:
         """Show the messages of these ranks, in their order, in this form, as far as there is room.
 
         A message that another form was chosen for already is shown in the longer of both, if there is room for it.
@@ -290,7 +292,7 @@ class _Choice:
             if wanted.rank in ranks:
                 self._take(wanted, form(wanted))
 
-    def _take(self, wanted: _Wanted, shown: Kept) -> None:
+    def _take(self, wanted: _Wanted, shown: ShownMessage) -> None:
         _, size_before = self._chosen.get(wanted.message.record, (None, 0))
         size = self._size(wanted.message, shown.text)
         if size_before < size <= size_before + self._room:
@@ -299,30 +301,30 @@ class _Choice:
 
     def selection(self) -> Selection:
         """What is shown and what is not, in the order of the record."""
-        kept: list[Kept] = []
+        shown: list[ShownMessage] = []
         left_out: list[tuple[UserMessage, Rank]] = []
         for wanted in self._wanted:
             if wanted.message.record in self._chosen:
-                kept.append(self._chosen[wanted.message.record][0])
+                shown.append(self._chosen[wanted.message.record][0])
             else:
                 left_out.append((wanted.message, wanted.rank))
-        return Selection(tuple(kept), tuple(left_out))
+        return Selection(tuple(shown), tuple(left_out))
 
-    def _cut(self, wanted: _Wanted, most: int, *, ends: bool) -> Kept:
-        """A message cut to ``most`` tokens: its lasting parts, with ``ends`` also its beginning and its end."""
+    def _cut(self, wanted: _Wanted, limit: int, *, ends: bool) -> ShownMessage:
+        """A message cut to ``limit`` tokens: its lasting parts, with ``ends`` also its beginning and its end."""
         text = wanted.message.text
         per_token = len(text) / max(1, wanted.size)  # characters
-        room = most
+        room = limit
         for _ in range(_TRIES):
             spans = _first_that_fit(wanted.spans, int(room * per_token))
             if ends or not spans:
                 spare = max(0, int(room * per_token) - sum(end - start for start, end in spans))
                 spans = merged([*spans, *_ends(text, spare)])
             shown = excerpt(text, spans)
-            if self._size(wanted.message, shown) <= most:
+            if self._size(wanted.message, shown) <= limit:
                 break
             room = int(room * _TIGHTER)
-        return Kept.cut(wanted.message, wanted.rank, spans)
+        return ShownMessage.cut(wanted.message, wanted.rank, spans)
 
 
 def _ends(text: str, characters: int) -> tuple[Span, Span]:
@@ -351,11 +353,11 @@ def _word_start(text: str, limit: int) -> int:
     return min(borders) + 1 if borders else limit
 
 
-def level(sizes: Sequence[int], room: int, least: int) -> int:
-    """The largest size to which the larger ones can be cut so that all fit together, but never less than ``least``."""
-    levels = range(least, max(sizes, default=0) + 1)
-    if not levels or sum(min(size, least) for size in sizes) > room:
-        return least
+def level(sizes: Sequence[int], room: int, minimum: int) -> int:
+    """The largest size to which the larger ones can be cut so that all fit together, but at least ``minimum``."""
+    levels = range(minimum, max(sizes, default=0) + 1)
+    if not levels or sum(min(size, minimum) for size in sizes) > room:
+        return minimum
     return levels[bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes)) - 1]
 
 
@@ -415,24 +417,25 @@ def recognised(text: str, recognise: Recogniser) -> list[Span]:
 
 def block(selection: Selection) -> str:
     """The lines of the block; a later word that replaces an earlier one stands right behind it, with its date."""
-    later: dict[str, list[Kept]] = {}
-    shown = {kept.message.record: kept for kept in selection.kept}
+    later: dict[str, list[ShownMessage]] = {}
+    shown_records = {entry.message.record for entry in selection.shown}
     follows: set[str] = set()
-    for kept in selection.kept:
-        older = next((mark.replaces for mark in kept.message.marks if mark.replaces in shown), "")
+    for entry in selection.shown:
+        replaced = (mark.replaces for mark in entry.message.marks)
+        older = next((record for record in replaced if record in shown_records), "")
         if older:
-            later.setdefault(older, []).append(kept)
-            follows.add(kept.message.record)
+            later.setdefault(older, []).append(entry)
+            follows.add(entry.message.record)
     lines: list[str] = []
 
-    def put(kept: Kept, *, dated: bool) -> None:
-        message = kept.message
-        shown_name = f"{message.name}, {message.date}" if dated and message.date else message.name
-        lines.append(f"[{shown_name}] {kept.text}")
+    def put(entry: ShownMessage, *, dated: bool) -> None:
+        message = entry.message
+        name = f"{message.name}, {message.date}" if dated and message.date else message.name
+        lines.append(f"[{name}] {entry.text}")
         for newer in later.get(message.record, ()):
             put(newer, dated=True)
 
-    for kept in selection.kept:
-        if kept.message.record not in follows:
-            put(kept, dated=False)
+    for entry in selection.shown:
+        if entry.message.record not in follows:
+            put(entry, dated=False)
     return "\n".join(lines)

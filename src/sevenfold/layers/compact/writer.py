@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -85,7 +85,7 @@ def preview(
     summary = max(0, min(room(c, divided), room_left(c, request, divided, shown)))
     hidden, front, behind = (_tokens(c, items) for items in (divided.hidden, divided.front, divided.behind))
     around = c.count(summary_message(c, request, divided, ""))
-    after = size_after(c, divided, summary + around + shown.tokens)
+    tokens_after = size_after(c, divided, summary + around + shown.tokens)
     read = fixed + front if warm else 0
     by_model = engine not in ("extractive", "notes")
     price = c.profile.price(size.tokens)
@@ -93,7 +93,7 @@ def preview(
     next_usd: float | None = None
     if price is not None:
         write = price.write(SECONDS[c.epoch.lifetimes.tail])
-        next_usd = (read * price.read + (after - read) * write) / 1e6
+        next_usd = (read * price.read + (tokens_after - read) * write) / 1e6
         prompt = fixed + front * (divided.span in ("from", "range")) + hidden
         prompt_price = price.input if engine == "plain" else price.read if warm else write
         answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
@@ -108,9 +108,9 @@ def preview(
         tokens_kept=front + behind,
         tokens_summary=summary,
         tokens_words=shown.tokens,
-        tokens_after=after,
+        tokens_after=tokens_after,
         read=read,
-        written=after - read,
+        written=tokens_after - read,
         call_usd=call_usd,
         next_usd=next_usd,
     )
@@ -123,8 +123,9 @@ def room(c: Conversation, divided: Scope) -> int:
     """
     summaries = [item for item in divided.hidden if item.said.summary]
     whole = _tokens(c, summaries)
-    words_blocks = (block for item in summaries for block in item.shown if is_words_block(block))
-    earlier = whole - sum(c.count(blocks.words_of(block)) for block in words_blocks)
+    summary_blocks = chain.from_iterable(item.shown for item in summaries)
+    users_blocks = filter(is_words_block, summary_blocks)
+    earlier = whole - sum(c.count(blocks.words_of(block)) for block in users_blocks)
     fresh = _tokens(c, divided.hidden) - whole
     least_tokens = min(LEAST_SUMMARY, c.window.threshold // 8)
     return max(least_tokens, min(earlier + int(fresh * SHARE), c.window.budget(c.settings.summary_tokens)))
@@ -184,7 +185,7 @@ class PlannedCompaction(Struct, frozen=True):
 
     texts: tuple[str, ...]
     """The blocks of the summary message."""
-    after: int
+    tokens_after: int
     attachments: tuple[Attachment, ...] = ()
     restored: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
@@ -239,7 +240,7 @@ def write(c: Conversation, result: Result, planned: PlannedCompaction, failures:
     ``failures``: compactions in a row in which no model produced a summary.
     """
     size_before = c.size()
-    placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
+    placed = place_in_chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
     if result.divided.span == "range":
         boundary = _fold(c, result, planned)
     else:
@@ -252,7 +253,7 @@ def write(c: Conversation, result: Result, planned: PlannedCompaction, failures:
 
 def _words_left_out(shown: Shown) -> Sequence[str]:
     messages = sum(shown.selection.counts.values())
-    shortened = sum(kept.lost > 0 for kept in shown.selection.kept)
+    shortened = sum(message.lost > 0 for message in shown.selection.shown)
     phrases = []
     if messages:
         sorts = ", ".join(f"{number} {sort}" for sort, number in shown.selection.counts.items())
@@ -275,7 +276,7 @@ def _result(
         boundary=boundary,
         trigger=result.request.trigger,
         engine=attempt.engine,
-        left=attempt.left,
+        left=attempt.unused,
         tokens_before=size_before.tokens,
         sent_before=size_before.sent,
         tokens_after=tokens_after,
@@ -291,8 +292,8 @@ def _result(
             text="\n\n".join(shown.texts),
             tokens=shown.tokens,
             budget=shown.budget,
-            kept=len(shown.selection.kept),
-            shortened=sum(kept.lost > 0 for kept in shown.selection.kept),
+            kept=len(shown.selection.shown),
+            shortened=sum(message.lost > 0 for message in shown.selection.shown),
             left_out=shown.selection.counts,
             lasting_left_out=shown.selection.lasting_left_out,
         ),
@@ -343,7 +344,7 @@ def _compaction(
     about = CompactMetadata(
         trigger=result.request.started_by,
         pre_tokens=tokens_before,
-        post_tokens=planned.after,
+        post_tokens=planned.tokens_after,
         messages_summarized=len(divided.hidden),
         user_context=result.request.note or None,
         pre_compact_discovered_tools=_announced_tools(c) or None,
@@ -365,7 +366,7 @@ def _compaction(
             boundary=boundary,
             pins=sorted(script.pinned()),
             breaker=failures,
-            words=[*(replace(words, summary=anchor) for words in result.shown.words), *result.passing],
+            words=[*(replace(carried, summary=anchor) for carried in result.shown.words), *result.passing],
             left_out=dict(result.shown.left_out),
             left_out_ends=list(result.shown.left_out_ends),
             not_shown=list(result.shown.not_shown),
@@ -393,15 +394,15 @@ def _segment(view: View, divided: Scope, parent: str) -> Segment | None:
     """The kept records as the boundary names them, behind ``parent``; None if there are none."""
     # A segment must not begin with hidden records: the decision that hid them may not be kept.
     shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
-    kept = divided.kept if divided.front else shown
-    if not kept:
+    records = divided.kept if divided.front else shown
+    if not records:
         return None
-    last = kept[-1].said.uuid
-    tip = next((item for item in kept if item.said.uuid == view.skip_clearings(view.tip)), None)
-    if tip is not None and tip.seq < max(item.seq for item in kept):
+    last = records[-1].said.uuid
+    tip = next((item for item in records if item.said.uuid == view.skip_clearings(view.tip)), None)
+    if tip is not None and tip.seq < max(item.seq for item in records):
         # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
         last = tip.said.uuid
-    return Segment(kept[0].said.uuid, parent, last)
+    return Segment(records[0].said.uuid, parent, last)
 
 
 def _restore(c: Conversation, result: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
@@ -421,13 +422,13 @@ def _restore(c: Conversation, result: Result, fixed: int) -> tuple[list[Attachme
     fixed += _attached_tokens(c, (*always, *from_hooks))
     most_tokens = min(int(c.window.threshold * AFTER_SHARE), most_after(c, result.divided) - 1)
     filled, missed = restore.restore(c.slots, moment, max(0, most_tokens - fixed))
-    from_slots = [attachment for _, restored in filled for attachment in restored.attachments]
+    from_slots = chain.from_iterable(restored.attachments for _, restored in filled)
     return [*always, *from_slots, *from_hooks], [name for name, _ in filled], missed
 
 
 def _attached_tokens(c: Conversation, attachments: Iterable[Attachment]) -> int:
-    texts = (blocks.words_of(block) for attachment in attachments for block in attachment.blocks)
-    return sum(map(c.count, texts))
+    attached = chain.from_iterable(attachment.blocks for attachment in attachments)
+    return sum(c.count(blocks.words_of(block)) for block in attached)
 
 
 def _fold(c: Conversation, result: Result, planned: PlannedCompaction) -> str:
@@ -436,7 +437,7 @@ def _fold(c: Conversation, result: Result, planned: PlannedCompaction) -> str:
     divided = result.divided
     uuids = [item.said.uuid for item in divided.hidden]
     text, *behind = planned.texts
-    named = [words for words in result.shown.words if words.lasting]
+    named = [carried for carried in result.shown.words if carried.lasting]
     with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None
@@ -456,8 +457,8 @@ def _announced_tools(c: Conversation) -> list[str]:
     return sorted(name for name in map(tool_name, tools) if name not in always_known)
 
 
-def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
-    """The chain entry of a compaction made now, computed from the view; ``turn`` is its id."""
+def place_in_chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
+    """The place of a compaction made now among those of the session, from the view; ``turn`` is its id."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     last_summary = next((item.seq for item in view.items if item.said.summary), -1)

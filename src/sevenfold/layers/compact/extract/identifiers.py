@@ -17,7 +17,7 @@ from sevenfold.layers.compact.extract.notation import Identifier
 from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.work import paths_in
 
-MOST = 200
+MAX_IDENTIFIERS = 200
 _PASTED = 600
 """A longer text, in characters, is assumed to contain something pasted."""
 _FROM_ONE_PASTE = 5
@@ -47,7 +47,7 @@ class IdentifierSource(Struct, frozen=True):
     """Whether it is a tool call's input: its flags, figures and paths count only if mentioned elsewhere."""
 
 
-class _Seen:
+class _Use:
     def __init__(self, kind: str, record: str) -> None:
         self.kind = kind
         self.record = record
@@ -60,59 +60,61 @@ class _Seen:
 
 def identifiers(
     sources: Iterable[IdentifierSource],
-    known: Iterable[Identifier] = (),
+    carried_over: Iterable[Identifier] = (),
     besides: frozenset[str] = frozenset(),
 ) -> list[Identifier]:
     """Rank the known identifiers and those found in these texts, given oldest first; skip new ones in ``besides``."""
-    seen: dict[str, _Seen] = {}
-    for one in reversed(list(known)):
-        entry = seen[one.text] = _Seen(one.kind, one.record)
-        entry.count = one.count
-        entry.by_user = one.by_user
+    uses: dict[str, _Use] = {}
+    for identifier in reversed(list(carried_over)):
+        entry = uses[identifier.text] = _Use(identifier.kind, identifier.record)
+        entry.count = identifier.count
+        entry.by_user = identifier.by_user
         entry.typed = True
-    place = 0
-    words = _Words()
-    for place, source in enumerate(sources, 1):
+    number = 0
+    identifiers_in = _IdentifiersIn()
+    for number, source in enumerate(sources, 1):
         typed = len(source.text) <= _PASTED
-        for text, kind in words.found(source.text[:_LOOKED_AT]):
+        for text, kind in identifiers_in.text(source.text[:_LOOKED_AT]):
             if text in besides or len(text) > _LONGEST or (source.from_tool and kind in _PASSING):
                 continue
-            entry = seen.setdefault(text, _Seen(kind, source.record))
+            entry = uses.setdefault(text, _Use(kind, source.record))
             entry.typed |= typed or bool(entry.count and entry.record != source.record)
             entry.record = source.record
-            entry.place = place
+            entry.place = number
             entry.count += 1
             entry.by_user |= source.by_user and typed
-    used = [(text, it) for text, it in seen.items() if it.by_user or it.count >= _OFTEN.get(it.kind, 1)]
-    ranked = sorted(used, key=lambda pair: _rank(pair[1], place), reverse=True)
+    used = [
+        (text, use) for text, use in uses.items() if use.by_user or use.count >= _OFTEN.get(use.kind, 1)
+    ]
+    ranked = sorted(used, key=lambda pair: _rank(pair[1], number), reverse=True)
     pasted: Counter[str] = Counter()
-    kept: list[Identifier] = []
-    for text, it in ranked:
-        pasted[it.record] += not it.typed
-        if it.typed or pasted[it.record] <= _FROM_ONE_PASTE:
-            kept.append(Identifier(text, it.kind, it.record, it.count, it.by_user))
-    return kept[:MOST]
+    chosen: list[Identifier] = []
+    for text, use in ranked:
+        pasted[use.record] += not use.typed
+        if use.typed or pasted[use.record] <= _FROM_ONE_PASTE:
+            chosen.append(Identifier(text, use.kind, use.record, use.count, use.by_user))
+    return chosen[:MAX_IDENTIFIERS]
 
 
-class _Words(dict[str, list[tuple[str, str]]]):
+class _IdentifiersIn(dict[str, list[tuple[str, str]]]):
     """Maps each word to the identifiers in it; a cache, as words recur."""
 
     def __missing__(self, word: str) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+        identifiers: list[tuple[str, str]] = []
         if _MAYBE.search(word):
-            found = self._in_word(word)
-        self[word] = found
-        return found
+            identifiers = self._in_word(word)
+        self[word] = identifiers
+        return identifiers
 
     def _in_word(self, word: str) -> list[tuple[str, str]]:
         matches = pattern("identifier").finditer(word)
-        found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in matches]
+        identifiers = [(match[0].rstrip(".,"), match.lastgroup or "") for match in matches]
         if "/" in word or "\\" in word:
-            found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
-            found += [(path, "folder") for path in _FOLDER.findall(word)]
-        return found
+            identifiers += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
+            identifiers += [(path, "folder") for path in _FOLDER.findall(word)]
+        return identifiers
 
-    def found(self, text: str) -> Iterator[tuple[str, str]]:
+    def text(self, text: str) -> Iterator[tuple[str, str]]:
         """The identifiers in a text, each with its kind."""
         for word in text.split():
             yield from self[word]
@@ -123,7 +125,7 @@ class _Words(dict[str, list[tuple[str, str]]]):
                 yield name, "name"
 
 
-def _rank(seen: _Seen, last: int) -> float:
+def _rank(use: _Use, last: int) -> float:
     """The rank of an identifier, by whether the user typed it, number of uses (up to six) and recency; figures less."""
-    worth = -3.0 if seen.kind == "figure" else 6.0 * seen.by_user
-    return worth + min(seen.count, 6) + 4.0 * seen.place / max(1, last)
+    worth = -3.0 if use.kind == "figure" else 6.0 * use.by_user
+    return worth + min(use.count, 6) + 4.0 * use.place / max(1, last)

@@ -23,7 +23,7 @@ WAYS: Final = ("edited", "written", "read", "mentioned")
 """The ways a file can be used."""
 
 
-class Words(Struct, frozen=True):
+class QuotedMessage(Struct, frozen=True):
     """A user message: whole, or its beginning and end with ``lost`` characters left out between them."""
 
     record: str
@@ -42,7 +42,7 @@ class Quote(Struct, frozen=True):
 class Permission(Struct, frozen=True):
     """Words in which the user allows or refuses something; for a short yes or no, also the proposal it answers."""
 
-    given: bool
+    granted: bool
     text: str
     record: str
     proposal: str = ""
@@ -109,7 +109,7 @@ class Identifier(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """All extracted facts. Messages, replies and outcomes are in conversation order; the rest most relevant first."""
 
-    messages: tuple[Words, ...] = ()
+    messages: tuple[QuotedMessage, ...] = ()
     replies: tuple[Quote, ...] = ()
     """The user's replies in tool results: answers to questions and plans, and remarks on refused calls."""
     permissions: tuple[Permission, ...] = ()
@@ -165,7 +165,8 @@ _LEFT_OUT = re.compile(r"^\((\d+) more not listed here; the transcript has them\
 _CITED = r" \[(?P<record>[^\[\]\s]+)\]"
 _QUOTE = re.compile(rf"^- “(?P<text>.*)”{_CITED}$")
 _PERMISSION = re.compile(
-    rf"^- (?P<given>allowed|refused): “(?P<text>.*?)”{_CITED}(?: to “(?P<proposal>.*)” \[(?P<proposed>[^\[\]\s]+)\])?$"
+    rf"^- (?P<granted>allowed|refused): “(?P<text>.*?)”{_CITED}"
+    r"(?: to “(?P<proposal>.*)” \[(?P<proposed>[^\[\]\s]+)\])?$"
 )
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
 _USED = "".join(rf"(?:{way} (?P<{way}>\d+)×(?:, )?)?" for way in WAYS)
@@ -189,11 +190,15 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
     names: dict[str, str] = {}
     waiting = list(dict.fromkeys(records))
     for length in (*_SHORT, None):
-        taken: dict[str, list[str]] = {}
+        by_prefix: dict[str, list[str]] = {}
         for record in waiting:
-            taken.setdefault(record[:length], []).append(record)
-        names |= {group[0]: name for name, group in taken.items() if len(group) == 1}
-        waiting = [record for group in taken.values() if len(group) > 1 for record in group]
+            by_prefix.setdefault(record[:length], []).append(record)
+        waiting = []
+        for prefix, sharing in by_prefix.items():
+            if len(sharing) == 1:
+                names[sharing[0]] = prefix
+            else:
+                waiting += sharing
     return names
 
 
@@ -205,50 +210,51 @@ def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
 
 
-def quoted(words: Words) -> str:
+def quoted(message: QuotedMessage) -> str:
     """A user message that only an earlier summary has, as prose."""
-    return "\n".join(filter(None, [words.head, "[…]" if words.lost else "", words.tail]))
+    return "\n".join(filter(None, [message.head, "[…]" if message.lost else "", message.tail]))
 
 
-def said(words: Words, facts: Facts) -> str:
+def said(message: QuotedMessage, facts: Facts) -> str:
     """A user message as written in a summary, with a note in place of what was left out."""
-    name = facts.name(words.record)
-    lines = words.head.split("\n")
+    name = facts.name(message.record)
+    lines = message.head.split("\n")
     cut = ""
-    if words.lost:
+    if message.lost:
         cut = f' cut-at="{len(lines) + 1}"'
-        gap = f"[{words.lost} characters left out here; record {name} has all of it]"
-        lines = [*lines, gap, *words.tail.split("\n")]
+        gap = f"[{message.lost} characters left out here; record {name} has all of it]"
+        lines = [*lines, gap, *message.tail.split("\n")]
     return "\n".join([f'<said record="{name}" lines="{len(lines)}"{cut}>', *lines, "</said>"])
 
 
-def entry(one: Listed, facts: Facts) -> str:
+def entry(fact: Listed, facts: Facts) -> str:
     """A fact as a line of its list, ending with the record it comes from."""
-    name = facts.name(one.first if isinstance(one, File) else one.record)
-    match one:
+    name = facts.name(fact.first if isinstance(fact, File) else fact.record)
+    match fact:
         case Quote():
-            return f"- “{_flat(one.text)}” [{name}]"
+            return f"- “{_flat(fact.text)}” [{name}]"
         case Permission():
-            way = "allowed" if one.given else "refused"
-            answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
-            return f"- {way}: “{_flat(one.text)}” [{name}]{answers}"
+            verb = "allowed" if fact.granted else "refused"
+            answers = f" to “{_flat(fact.proposal)}” [{facts.name(fact.proposed)}]" if fact.proposal else ""
+            return f"- {verb}: “{_flat(fact.text)}” [{name}]{answers}"
         case File():
-            how = ", ".join(f"{way} {n}×" for way in WAYS if (n := getattr(one, way)))
-            last = f" to {facts.name(one.last)}" if facts.name(one.last) != name else ""
-            return f"- {_flat(one.path)}: {how} [{name}{last}]"
+            uses = [(verb, getattr(fact, verb)) for verb in WAYS]
+            how = ", ".join(f"{verb} {times}×" for verb, times in uses if times)
+            last = f" to {facts.name(fact.last)}" if facts.name(fact.last) != name else ""
+            return f"- {_flat(fact.path)}: {how} [{name}{last}]"
         case Command():
-            times = f", {one.count}×" if one.count > 1 else ""
-            return f"- {one.state}{times}: {_flat(one.line)} [{name}]"
+            times = f", {fact.count}×" if fact.count > 1 else ""
+            return f"- {fact.state}{times}: {_flat(fact.line)} [{name}]"
         case FoundError():
-            settled = ", settled later" if one.settled else ""
-            tool = re.sub(r"[\s:,]", "_", one.tool)
-            return f"- {tool}{settled}: {_flat(one.lines)} [{name}]"
+            settled = ", settled later" if fact.settled else ""
+            tool = re.sub(r"[\s:,]", "_", fact.tool)
+            return f"- {tool}{settled}: {_flat(fact.lines)} [{name}]"
         case Task():
-            number = f"#{one.number} " if one.number else ""
-            return f"- [{'>' if one.doing else ' '}] {number}{_flat(one.text)} [{name}]"
+            number = f"#{fact.number} " if fact.number else ""
+            return f"- [{'>' if fact.doing else ' '}] {number}{_flat(fact.text)} [{name}]"
         case Identifier():
-            users = ", by the user" if one.by_user else ""
-            return f"- {_flat(one.text)} ({one.kind}{users}, {one.count}×) [{name}]"
+            users = ", by the user" if fact.by_user else ""
+            return f"- {_flat(fact.text)} ({fact.kind}{users}, {fact.count}×) [{name}]"
 
 
 def read_back(text: str) -> tuple[Facts, str]:
@@ -257,11 +263,11 @@ def read_back(text: str) -> tuple[Facts, str]:
     left_out: dict[str, int] = {}
     # The note around the summary is not part of it.
     wrapped = _WRAPPED.search(text)
-    messages, rest = _read_messages(wrapped[1] if wrapped else text)
-    for kind, body in _FRAME.findall(rest):
+    messages, remainder = _read_messages(wrapped[1] if wrapped else text)
+    for kind, body in _FRAME.findall(remainder):
         for line in body.splitlines():
-            if more := _LEFT_OUT.match(line):
-                left_out[kind] = 0 if kind in _OF_THIS_SUMMARY else int(more[1])
+            if omission := _LEFT_OUT.match(line):
+                left_out[kind] = 0 if kind in _OF_THIS_SUMMARY else int(omission[1])
             else:
                 lists.setdefault(kind, []).append(line)
     facts = Facts(
@@ -281,7 +287,9 @@ def read_back(text: str) -> tuple[Facts, str]:
         current=tuple(lists.get("current", ())),
         left_out=left_out,
     )
-    prose = [line for line in _FRAME.sub("", rest).split("\n") if line not in (APART, EARLIER, NOTHING)]
+    prose = [
+        line for line in _FRAME.sub("", remainder).split("\n") if line not in (APART, EARLIER, NOTHING)
+    ]
     return facts, "\n".join(prose)
 
 
@@ -292,41 +300,41 @@ def _entries(
     flags = {field.name for field in msgspec.structs.fields(shape) if field.type is bool}
     read = []
     for line in lists.get(kind, ()):
-        if found := pattern.match(line):
-            given = {name: value for name, value in found.groupdict().items() if value is not None}
-            given |= {name: found[name] not in _UNSET for name in flags}
-            read.append(msgspec.convert(given, shape, strict=False))
+        if match := pattern.match(line):
+            fields = {name: value for name, value in match.groupdict().items() if value is not None}
+            fields |= {name: match[name] not in _UNSET for name in flags}
+            read.append(msgspec.convert(fields, shape, strict=False))
     return tuple(read)
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
     """The model's last words in a summary's list of the newest rounds; empty if it said nothing."""
-    found = [said for line in current if (said := _SAID_LAST.match(line))]
-    return [Quote(found[-1][1], found[-1]["record"])] if found else []
+    quotes = [quote for quote in map(_SAID_LAST.match, current) if quote]
+    return [Quote(quotes[-1][1], quotes[-1]["record"])] if quotes else []
 
 
-def _read_messages(text: str) -> tuple[list[Words], str]:
+def _read_messages(text: str) -> tuple[list[QuotedMessage], str]:
     """Extract the user's messages from a summary; returns them and the text without them."""
-    found: list[Words] = []
-    rest: list[str] = []
+    messages: list[QuotedMessage] = []
+    other_lines: list[str] = []
     lines = text.split("\n")
-    place = 0
-    while place < len(lines):
-        if begins := _MESSAGE.match(lines[place]):
-            end = place + 1 + int(begins[2])
-            found.append(_words(begins[1], lines[place + 1 : end], int(begins[3] or 0)))
-            place = end + 1
+    index = 0
+    while index < len(lines):
+        if begins := _MESSAGE.match(lines[index]):
+            end = index + 1 + int(begins[2])
+            messages.append(_message(begins[1], lines[index + 1 : end], int(begins[3] or 0)))
+            index = end + 1
         else:
-            rest.append(lines[place])
-            place += 1
-    return found, "\n".join(rest)
+            other_lines.append(lines[index])
+            index += 1
+    return messages, "\n".join(other_lines)
 
 
-def _words(record: str, lines: list[str], cut_at: int) -> Words:
+def _message(record: str, lines: list[str], cut_at: int) -> QuotedMessage:
     gap = _GAP.match(lines[cut_at - 1]) if 0 < cut_at <= len(lines) else None
     if gap is None:
-        return Words(record, "\n".join(lines))
-    return Words(record, "\n".join(lines[: cut_at - 1]), "\n".join(lines[cut_at:]), int(gap[1]))
+        return QuotedMessage(record, "\n".join(lines))
+    return QuotedMessage(record, "\n".join(lines[: cut_at - 1]), "\n".join(lines[cut_at:]), int(gap[1]))
 
 
 def _flat(text: str) -> str:

@@ -42,21 +42,21 @@ def heading(number: int, titles: Mapping[int, str] = TITLES) -> str:
 
 def split(text: str) -> dict[int, str]:
     """Split a summary into its sections, by number; the text before the first heading is 0."""
-    found: dict[int, list[str]] = {}
-    here = 0
-    place = 0
+    texts: dict[int, list[str]] = {}
+    section = 0
+    start = 0
     for match in _HEADING.finditer(text):
         number = int(match[1])
         title = match[2].lower()
         # A full title counts in any order, as a section may occur twice; a numbered list item is not a heading.
         full = title in (TITLES[number].lower(), TITLES_UP_TO[number].lower())
-        if not (full or (number > here and title.startswith(_BEGINNINGS[number - 1]))):
+        if not (full or (number > section and title.startswith(_BEGINNINGS[number - 1]))):
             continue
-        found.setdefault(here, []).append(text[place : match.start()])
-        here = number
-        place = match.end()
+        texts.setdefault(section, []).append(text[start : match.start()])
+        section = number
+        start = match.end()
         if match[3]:
-            found.setdefault(number, []).append(match[3] + "\n")
-    found.setdefault(here, []).append(text[place:])
-    parts = {number: "".join(parts).strip() for number, parts in found.items()}
+            texts.setdefault(number, []).append(match[3] + "\n")
+    texts.setdefault(section, []).append(text[start:])
+    parts = {number: "".join(parts).strip() for number, parts in texts.items()}
     return {number: part for number, part in parts.items() if part}

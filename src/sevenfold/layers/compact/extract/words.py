@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from sevenfold.layers.compact.extract.notation import Permission, Quote, Words
+from sevenfold.layers.compact.extract.notation import Permission, Quote, QuotedMessage
 from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks
@@ -32,63 +32,70 @@ def users_words(item: Item) -> str:
     """The user's words in a record, with a placeholder for each image or document; empty if there are none."""
     if item.hidden_by or not authorship.from_user(item.said):
         return ""
-    found = (
-        f"[{block.kind}]" if block.kind in ("image", "document") else authorship.typed(item.said, block)
-        for block in item.said.blocks
-        if block.kind in ("text", "image", "document")
-    )
-    return "\n".join(filter(None, found))
+    texts = []
+    for block in item.said.blocks:
+        if block.kind == "text":
+            texts.append(authorship.typed(item.said, block))
+        elif block.kind in ("image", "document"):
+            texts.append(f"[{block.kind}]")
+    return "\n".join(filter(None, texts))
 
 
 def models_words(item: Item) -> str:
     """The model's text in a record, without its reasoning; empty if there is none."""
     if item.said.role != "assistant" or item.said.synthetic or item.hidden_by:
         return ""
-    texts = (blocks.words_of(block).strip() for block in item.said.blocks if block.kind == "text")
+    text_blocks = (block for block in item.said.blocks if block.kind == "text")
+    texts = (blocks.words_of(block).strip() for block in text_blocks)
     return "\n".join(filter(None, texts))
 
 
 def whole_text(item: Item) -> str:
     """All text in a record, including tool inputs and results but not reasoning."""
-    parts = (
-        bytes(body.input).decode(errors="replace").replace('\\"', '"').replace("\\n", " ")
-        if isinstance(body := block.body(), ToolUse)
-        else blocks.words_of(block)
-        for block in item.said.blocks
-        if block.kind not in THINKING
-    )
-    return "\n".join(filter(None, parts))
+    texts = []
+    for block in item.said.blocks:
+        if block.kind in THINKING:
+            continue
+        body = block.body()
+        if isinstance(body, ToolUse):
+            arguments = bytes(body.input).decode(errors="replace")
+            # Quotations are looked up in this text, so it reads as the model meant it, not as JSON.
+            texts.append(arguments.replace('\\"', '"').replace("\\n", " "))
+        else:
+            texts.append(blocks.words_of(block))
+    return "\n".join(filter(None, texts))
 
 
 def sentences(text: str) -> list[str]:
     """Split a text into sentences and lines, without the white space around them."""
-    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+    return list(filter(None, map(str.strip, _SENTENCE_END.split(text))))
 
 
-def one_line(text: str, most: int) -> str:
-    """A text as one line of at most ``most`` characters."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+def one_line(text: str, limit: int) -> str:
+    """A text as one line of at most ``limit`` characters."""
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def permissions(items: Iterable[Item]) -> Iterator[Permission]:
     """Sentences in which the user allows or refuses something, and short answers to the model's proposals."""
-    before = Quote("", "")
+    answer = Quote("", "")
     for item in items:
-        if words := models_words(item):
-            before = Quote(words, item.said.uuid)
-        elif words := users_words(item):
-            yes = bool(pattern("assents").match(words))
-            asked = [one for one in sentences(before.text[-_LOOKED_BACK:]) if one.endswith("?")]
-            if asked and len(words.split()) <= _SHORT and (yes or pattern("dissents").match(words)):
-                proposal = one_line(asked[-1], LONGEST_SENTENCE)
-                yield Permission(yes, words, item.said.uuid, proposal, before.record)
+        if text := models_words(item):
+            answer = Quote(text, item.said.uuid)
+        elif text := users_words(item):
+            yes = bool(pattern("assents").match(text))
+            end_of_answer = sentences(answer.text[-_LOOKED_BACK:])
+            questions = [sentence for sentence in end_of_answer if sentence.endswith("?")]
+            if questions and len(text.split()) <= _SHORT and (yes or pattern("dissents").match(text)):
+                proposal = one_line(questions[-1], LONGEST_SENTENCE)
+                yield Permission(yes, text, item.said.uuid, proposal, answer.record)
             else:
-                yield from _permissions(words, item.said.uuid)
+                yield from _permissions(text, item.said.uuid)
 
 
-def _permissions(words: str, record: str) -> Iterator[Permission]:
-    for sentence in sentences(words):
+def _permissions(text: str, record: str) -> Iterator[Permission]:
+    for sentence in sentences(text):
         if not _pasted(sentence) and not sentence.endswith("?"):
             if pattern("refuses").search(sentence):
                 yield Permission(False, sentence, record)
@@ -100,9 +107,9 @@ def _pasted(sentence: str) -> bool:
     return len(sentence) > LONGEST_SENTENCE or bool(pattern("output").match(sentence))
 
 
-def corrections(said: Iterable[Words]) -> Iterator[Quote]:
+def corrections(messages: Iterable[QuotedMessage]) -> Iterator[Quote]:
     """Sentences in which the user negates, redirects or states a preference."""
-    for words in said:
-        for sentence in sentences(words.head):
+    for message in messages:
+        for sentence in sentences(message.head):
             if not _pasted(sentence) and pattern("corrects").search(sentence):
-                yield Quote(sentence, words.record)
+                yield Quote(sentence, message.record)

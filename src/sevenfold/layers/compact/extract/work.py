@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import ToolResult, ToolUse, read_fields
+from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -39,7 +41,7 @@ class Call(Struct, frozen=True, dict=True):
     kind: str
     """What the tool does: read, shell, search, web, edit or write; empty if unknown."""
     record: str
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     result: str | None = None
     failed: bool = False
     exit: str = ""
@@ -50,88 +52,101 @@ class Call(Struct, frozen=True, dict=True):
     @cached_property
     def command(self) -> str:
         """The command line it runs; empty for tools other than a shell."""
-        return _command(self.given) if self.kind == "shell" else ""
+        return _command(self.arguments) if self.kind == "shell" else ""
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The files named in its input."""
-        found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
-        several = self.given.get("paths")
-        found += [path for path in several if isinstance(path, str)] if isinstance(several, list) else []
-        patches = (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin"))
-        return tuple(dict.fromkeys([*found, *_PATCHED.findall(next(patches, ""))]))
+        named = [self.arguments.get(key) for key in keys("path")]
+        several = self.arguments.get("paths")
+        if isinstance(several, list):
+            named += several
+        patch = next(filter(_is_patch, self.arguments.values()), "")
+        paths = [path for path in named if isinstance(path, str) and path]
+        return tuple(dict.fromkeys([*paths, *_PATCHED.findall(patch)]))
 
     @cached_property
     def about(self) -> str:
         """The subject of the call, in short: its command, paths, address or search pattern."""
-        named = (v for key in keys("subject") if isinstance(v := self.given.get(key), str) and v)
-        return self.command or ", ".join(self.paths) or next(named, "")
+        if short := self.command or ", ".join(self.paths):
+            return short
+        subjects = map(self.arguments.get, keys("subject"))
+        return next((subject for subject in subjects if isinstance(subject, str) and subject), "")
+
+
+def _is_patch(argument: object) -> bool:
+    return isinstance(argument, str) and argument.startswith("*** Begin")
 
 
 def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
     """All tool calls in these records, in order, each with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
-    found = (block for item in items for block in item.said.blocks)
-    results = {block.id: block for block in found if block.kind == "tool_result"}
-    return [
-        _call(item.said.uuid, body, results.get(body.id), kinds)
-        for item in items
-        if item.said.calls
-        for block in item.said.blocks
-        if block.kind == "tool_use" and isinstance(body := block.body(), ToolUse)
-    ]
+    all_blocks = chain.from_iterable(item.said.blocks for item in items)
+    results = {block.id: block for block in all_blocks if block.kind == "tool_result"}
+    tool_calls = []
+    for item in items:
+        requests = _requests(item.said)
+        tool_calls += [_call(item.said.uuid, asked, results.get(asked.id), kinds) for asked in requests]
+    return tool_calls
 
 
-def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, str]) -> Call:
-    given = read_fields(asked.input)
-    kind = kinds.get(asked.name) or kind_by_shape(asked.name, given)
-    if answer is None:
-        return Call(asked.name, kind, record, given)
-    words = blocks.words_of(answer)
-    body = answer.body()
-    found = _exit(words[:_LOOKED_AT]) or (_exit(words[-_LOOKED_AT:]) if kind == "shell" else None)
-    code = (found[1] or found[2]) if found else ""
+def _requests(record: Said) -> Iterator[ToolUse]:
+    """The tool calls in a record, as the model wrote them."""
+    for block in record.blocks if record.calls else ():
+        if block.kind == "tool_use" and isinstance(body := block.body(), ToolUse):
+            yield body
+
+
+def _call(record: str, request: ToolUse, result: blocks.Block | None, kinds: Mapping[str, str]) -> Call:
+    arguments = read_fields(request.input)
+    kind = kinds.get(request.name) or kind_by_shape(request.name, arguments)
+    if result is None:
+        return Call(request.name, kind, record, arguments)
+    text = blocks.words_of(result)
+    body = result.body()
+    exit_match = _exit(text[:_LOOKED_AT]) or (_exit(text[-_LOOKED_AT:]) if kind == "shell" else None)
+    code = (exit_match[1] or exit_match[2]) if exit_match else ""
     failed = isinstance(body, ToolResult) and bool(body.is_error)
-    failed = failed or bool(_TOOL_ERROR.match(words)) or (kind == "shell" and code not in ("", "0"))
-    reply = authorship.reply(answer, asked.name)
-    return Call(asked.name, kind, record, given, words, failed, code, reply)
+    failed = failed or bool(_TOOL_ERROR.match(text)) or (kind == "shell" and code not in ("", "0"))
+    reply = authorship.reply(result, request.name)
+    return Call(request.name, kind, record, arguments, text, failed, code, reply)
 
 
-def _exit(words: str) -> re.Match[str] | None:
+def _exit(text: str) -> re.Match[str] | None:
     # A search for the pattern takes far longer, and hardly any result has the word.
-    return _EXIT.search(words) if "exit" in words.lower() else None
+    return _EXIT.search(text) if "exit" in text.lower() else None
 
 
-def kind_by_shape(name: str, given: Mapping[str, Any]) -> str:
+def kind_by_shape(name: str, arguments: Mapping[str, Any]) -> str:
     """The probable kind of a tool that has no declared kind; empty if unknown."""
-    has_path = any(isinstance(given.get(key), str) for key in keys("path"))
-    if name == "apply_patch" or (has_path and any(key in given for key in keys("change"))):
+    has_path = any(isinstance(arguments.get(key), str) for key in keys("path"))
+    if name == "apply_patch" or (has_path and any(key in arguments for key in keys("change"))):
         return "edit"
-    if has_path and any(key in given for key in keys("content")):
+    if has_path and any(key in arguments for key in keys("content")):
         return "write"
-    if any(key in given for key in keys("search")):
+    if any(key in arguments for key in keys("search")):
         return "web" if "web" in name.lower() else "search"
-    if "url" in given:
+    if "url" in arguments:
         return "web"
-    if not has_path and _command(given):
+    if not has_path and _command(arguments):
         return "shell"
     return "read" if has_path else ""
 
 
-def _command(given: Mapping[str, Any]) -> str:
-    value = next((given[key] for key in keys("command") if given.get(key)), "")
+def _command(arguments: Mapping[str, Any]) -> str:
+    value = next((arguments[key] for key in keys("command") if arguments.get(key)), "")
     if isinstance(value, list):
-        words = [str(word) for word in value]
-        return words[-1] if words[1:2] in (["-c"], ["-lc"]) else " ".join(words)
+        argv = [str(argument) for argument in value]
+        return argv[-1] if argv[1:2] in (["-c"], ["-lc"]) else " ".join(argv)
     return value if isinstance(value, str) else ""
 
 
-def replies(made: Iterable[Call]) -> Iterator[Quote]:
+def replies(tool_calls: Iterable[Call]) -> Iterator[Quote]:
     """The user's replies in these calls, oldest first: to a question, to a plan, or when refusing a call."""
-    for call in made:
-        words = call.reply or (call.result if not call.failed and _PLANS.search(call.name) else "")
-        if words:
-            yield Quote(one_line(words, _LONGEST_REPLY), call.record)
+    for call in tool_calls:
+        text = call.reply or (call.result if not call.failed and _PLANS.search(call.name) else "")
+        if text:
+            yield Quote(one_line(text, _LONGEST_REPLY), call.record)
 
 
 # -- files, commands and errors ---------------------------------------------------------------
@@ -147,38 +162,38 @@ _TAGS = re.compile(r"</?tool_use_error>")
 _EXIT_LINE = re.compile(r"\A\s*Exit code -?\d+\s*\Z")
 
 
-def files(made: Iterable[Call]) -> list[File]:
+def files(tool_calls: Iterable[Call]) -> list[File]:
     """The files used by these calls, the most recently used first."""
-    found: dict[str, File] = {}
-    for call in made:
+    used: dict[str, File] = {}
+    for call in tool_calls:
         if call.failed or call.result is None:
             continue
         how = {"edit": "edited", "write": "written", "read": "read"}.get(call.kind, "")
         for path in call.paths if how else ():
-            _touch(found, path, how, call.record)
+            _touch(used, path, how, call.record)
         for path in paths_in(_HEREDOC.sub("", call.command)):
-            _touch(found, path, "mentioned", call.record)
-    return list(reversed(merged(found.values())))
+            _touch(used, path, "mentioned", call.record)
+    return list(reversed(merged(used.values())))
 
 
 def paths_in(text: str) -> list[str]:
     """File paths in a command line or a sentence."""
     bare = _ADDRESS.sub(" ", text)
-    found = dict.fromkeys(pattern("path_in_command").findall(bare))
-    return [path for path in found if "/" in path or "\\" in path or pattern("bare_name").search(path)]
+    candidates = dict.fromkeys(pattern("path_in_command").findall(bare))
+    return [path for path in candidates if "/" in path or "\\" in path or pattern("bare_name").search(path)]
 
 
-def merged(found: Iterable[File]) -> list[File]:
+def merged(files: Iterable[File]) -> list[File]:
     """Merge entries for the same file, oldest first: a relative path joins the one longer path that ends with it."""
     whole: dict[str, File] = {}
     by_name: dict[str, set[str]] = {}
-    for file in found:
+    for file in files:
         name = _plain(file.path).rpartition("/")[2]
-        same = [path for path in by_name.setdefault(name, set()) if _same(path, file.path)]
-        if len(same) == 1:
-            before = whole.pop(same[0])
-            by_name[name].discard(same[0])
-            file = _together(replace(before, path=max(before.path, file.path, key=len)), file)
+        matching = [path for path in by_name.setdefault(name, set()) if _same(path, file.path)]
+        if len(matching) == 1:
+            earlier = whole.pop(matching[0])
+            by_name[name].discard(matching[0])
+            file = _together(replace(earlier, path=max(earlier.path, file.path, key=len)), file)
         whole[file.path] = file
         by_name[name].add(file.path)
     return list(whole.values())
@@ -188,30 +203,30 @@ def _plain(path: str) -> str:
     return path.replace("\\", "/").removeprefix("./")
 
 
-def _same(one: str, other: str) -> bool:
-    one = _plain(one)
-    other = _plain(other)
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+def _same(path: str, other_path: str) -> bool:
+    path = _plain(path)
+    other_path = _plain(other_path)
+    return path == other_path or path.endswith(f"/{other_path}") or other_path.endswith(f"/{path}")
 
 
-def _together(before: File, after: File) -> File:
-    counts = {way: getattr(before, way) + getattr(after, way) for way in WAYS}
-    return replace(before, last=after.last, **counts)
+def _together(earlier: File, later: File) -> File:
+    counts = {way: getattr(earlier, way) + getattr(later, way) for way in WAYS}
+    return replace(earlier, last=later.last, **counts)
 
 
-def _touch(found: dict[str, File], path: str, how: str, record: str) -> None:
-    before = found.pop(path, None) or File(path, record, record)
-    found[path] = replace(before, last=record, **{how: getattr(before, how) + 1})
+def _touch(used: dict[str, File], path: str, how: str, record: str) -> None:
+    file = used.pop(path, None) or File(path, record, record)
+    used[path] = replace(file, last=record, **{how: getattr(file, how) + 1})
 
 
-def commands(made: Iterable[Call]) -> list[Command]:
+def commands(tool_calls: Iterable[Call]) -> list[Command]:
     """The command lines, each with the outcome of its last run: newest first, read-only ones last."""
-    found: dict[str, Command] = {}
-    for call in made:
+    latest: dict[str, Command] = {}
+    for call in tool_calls:
         if line := one_line(bare_command(call.command), _LONGEST_COMMAND):
-            before = found.pop(line, None)
-            found[line] = Command(line, _state(call), call.record, before.count + 1 if before else 1)
-    newest_first = list(found.values())[::-1]
+            earlier = latest.pop(line, None)
+            latest[line] = Command(line, _state(call), call.record, earlier.count + 1 if earlier else 1)
+    newest_first = list(latest.values())[::-1]
     return sorted(newest_first, key=lambda command: bool(pattern("looks").match(command.line)))
 
 
@@ -228,23 +243,23 @@ def _state(call: Call) -> str:
     return "failed" if call.failed else "ok"
 
 
-def problems(made: Iterable[Call]) -> list[FoundError]:
+def problems(tool_calls: Iterable[Call]) -> list[FoundError]:
     """The errors, newest first; those settled by a later success come last."""
-    done: set[tuple[str, str]] = set()
-    found: dict[tuple[str, str], FoundError] = {}
-    for call in reversed(list(made)):
+    succeeded: set[tuple[str, str]] = set()
+    errors: dict[tuple[str, str], FoundError] = {}
+    for call in reversed(list(tool_calls)):
         if call.result is None:
             continue
         if not call.failed:
-            done.update(_deeds(call))
+            succeeded.update(_attempts(call))
             continue
         lines = telling_lines(call.result)
-        settled = not done.isdisjoint(_deeds(call))
-        found.setdefault((call.name, lines), FoundError(call.name, lines, call.record, settled))
-    return sorted(found.values(), key=lambda problem: problem.settled)
+        settled = not succeeded.isdisjoint(_attempts(call))
+        errors.setdefault((call.name, lines), FoundError(call.name, lines, call.record, settled))
+    return sorted(errors.values(), key=lambda problem: problem.settled)
 
 
-def _deeds(call: Call) -> Iterator[tuple[str, str]]:
+def _attempts(call: Call) -> Iterator[tuple[str, str]]:
     """What a call tries to do: if a later call succeeds at the same, the error is settled."""
     kind = call.kind or call.name
     if line := call.command:
@@ -260,7 +275,7 @@ def telling_lines(result: str) -> str:
     """The few characteristic lines of an error, joined; the first line if there are none."""
     if refused := pattern("call_refused").match(result):
         return one_line(f"the call was refused {refused[1] or ''}", LONGEST_LINE)
-    lines = [line.strip() for line in _TAGS.sub("", result[:200_000]).splitlines() if line.strip()]
+    lines = list(filter(None, map(str.strip, _TAGS.sub("", result[:200_000]).splitlines())))
     lines = [line for line in lines if not _EXIT_LINE.match(line)] or lines
     raised = next((line for line in reversed(lines) if pattern("raised").match(line)), None)
     telling = dict.fromkeys([] if raised is None else [raised])
@@ -272,6 +287,6 @@ def telling_lines(result: str) -> str:
     chosen = list(telling) or lines[:1]
     if chosen and chosen[-1].endswith(":"):
         # A line that ends with a colon announces the next one, so include that too.
-        place = lines.index(chosen[-1]) + 1
-        chosen += lines[place : place + 1]
+        following = lines.index(chosen[-1]) + 1
+        chosen += lines[following : following + 1]
     return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in chosen)

@@ -31,8 +31,8 @@ _HINT = 200
 def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
     """The unsupported sentences of a summary that cannot be edited; its list of user messages is checked as well."""
     sections = outline.split(text)
-    if told := sections.get(6):
-        sections[6] = f"The user said:\n{told}"
+    if users_messages := sections.get(6):
+        sections[6] = f"The user said:\n{users_messages}"
     return mark(sections, evidence).sentences
 
 
@@ -49,10 +49,10 @@ def combine(
 
     ``apart``, here and below: they are shown behind the summary, not in it.
     """
-    own = {number: text for number, text in drafted.items() if number != 6}
-    told = {6: facts.prose[6]} if 6 in facts.prose else {}
-    written = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
-    wanted = [*written, *_recorded(facts, "\n".join(own.values()))]
+    written_by_model = {number: text for number, text in drafted.items() if number != 6}
+    earlier_messages = {6: facts.prose[6]} if 6 in facts.prose else {}
+    written = [*_prose(earlier_messages, _PROSE, notation.EARLIER), *_prose(written_by_model, _PROSE)]
+    wanted = [*written, *_recorded(facts, "\n".join(written_by_model.values()))]
     return compose(facts, wanted, budget, count, _titles(span), apart=apart)
 
 
@@ -86,8 +86,8 @@ def _titles(span: Span) -> Mapping[int, str]:
 def _recorded(facts: Facts, present: str = "") -> list[Entries]:
     """The lists that every summary contains; facts that the text ``present`` does not mention come first."""
     files = sorted(facts.files, key=lambda file: file.path in present)
-    problems = sorted(facts.problems, key=lambda one: one.lines in present)
-    identifiers = sorted(facts.identifiers, key=lambda one: one.text in present)
+    problems = sorted(facts.problems, key=lambda fact: fact.lines in present)
+    identifiers = sorted(facts.identifiers, key=lambda fact: fact.text in present)
     return [
         Entries(7, "tasks", _lines(facts, [*facts.tasks, *facts.pending]), 0.08),
         Entries(6, "replies", _lines(facts, facts.replies[::-1]), 0.08, oldest_first=True),
@@ -107,20 +107,22 @@ def _prose_substitute(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterabl
     yield from _prose(facts.prose, _EARLIER_PROSE, notation.EARLIER)
     yield Entries(1, "request", tuple(_request(facts)), 0.02)
     # Newest first, without the one that the newest rounds already show in full.
-    told = {quote.record for quote in notation.said_last(facts.current)}
-    outcomes = (one for one in reversed(facts.outcomes) if facts.name(one.record) not in told)
+    shown_records = {last_words.record for last_words in notation.said_last(facts.current)}
+    outcomes = (
+        quote for quote in reversed(facts.outcomes) if facts.name(quote.record) not in shown_records
+    )
     yield Entries(5, "outcomes", _lines(facts, outcomes), 0.1, oldest_first=True)
     yield Entries(5, "commands", _lines(facts, facts.commands), 0.04)
 
 
 def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
     """Prose for the sections; ``label`` marks text from an earlier summary, which may no longer be true."""
-    told = ((number, sections[number]) for number in _ORDER if number in sections)
-    return [Entries(number, "", paragraphs(text), share, label=label) for number, text in told]
+    present = ((number, sections[number]) for number in _ORDER if number in sections)
+    return [Entries(number, "", paragraphs(text), share, label=label) for number, text in present]
 
 
 def _lines(facts: Facts, listed: Iterable[notation.Listed]) -> tuple[str, ...]:
-    return tuple(notation.entry(one, facts) for one in listed)
+    return tuple(notation.entry(fact, facts) for fact in listed)
 
 
 def _request(facts: Facts) -> Iterable[str]:
@@ -139,5 +141,5 @@ def _next(facts: Facts) -> Iterable[str]:
         yield f"- on the to-do list: {_begin(task.text, task.record, facts)}"
 
 
-def _begin(text: str, record: str, facts: Facts, most: int = _REQUEST) -> str:
-    return f"“{one_line(text, most)}” [{facts.name(record)}]"
+def _begin(text: str, record: str, facts: Facts, limit: int = _REQUEST) -> str:
+    return f"“{one_line(text, limit)}” [{facts.name(record)}]"

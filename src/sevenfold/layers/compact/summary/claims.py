@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -52,36 +52,41 @@ class Model(Struct, frozen=True):
 
     def score(self, text: str) -> float:
         """The score of a text; above 0 it is a claim."""
-        return self.bias + sum(self.weights.get(one, 0.0) * value for one, value in features(text))
+        return self.bias + sum(self.weights.get(feature, 0.0) * value for feature, value in features(text))
 
 
 def features(text: str) -> Iterator[tuple[str, float]]:
     """The features of a text with their values; the first character of a feature tells its kind."""
     tokens = _tokens(text)
-    parts = {
-        f"~{word[start : start + _PART]}"
-        for word in (f" {token} " for token in tokens)
-        for start in range(max(1, len(word) - _PART + 1))
-    }
-    frame = {f"#{one}" for one in _phrases(_framed(tokens), 2, _FRAME)}
-    for kind in (set(_phrases(tokens, 1, _PHRASE)), parts, frame, set(_sides(text))):
-        yield from ((one, len(kind) ** -0.5) for one in kind)
+    phrases = set(_phrases(tokens, 1, _PHRASE))
+    frame = {f"#{phrase}" for phrase in _phrases(_framed(tokens), 2, _FRAME)}
+    for kind in (phrases, set(_word_parts(tokens)), frame, set(_sides(text))):
+        yield from ((feature, len(kind) ** -0.5) for feature in kind)
     yield from ((f"={form}", _FORM) for form in _forms(text))
+
+
+def _word_parts(tokens: Iterable[str]) -> Iterator[str]:
+    """The parts of words, so that an inflected or misspelt word still counts; a space marks its beginning and end."""
+    for token in tokens:
+        word = f" {token} "
+        for start in range(max(1, len(word) - _PART + 1)):
+            yield f"~{word[start : start + _PART]}"
 
 
 def _tokens(text: str) -> list[str]:
     return _TOKEN.findall(_NUMBER.sub("0", text.lower().replace("’", "'")))
 
 
-def _phrases(tokens: Sequence[str], least: int, most: int) -> Iterator[str]:
-    for length in range(least, most + 1):
+def _phrases(tokens: Sequence[str], shortest: int, longest: int) -> Iterator[str]:
+    for length in range(shortest, longest + 1):
         yield from (" ".join(tokens[at : at + length]) for at in range(len(tokens) - length + 1))
 
 
 def _framed(tokens: Sequence[str]) -> list[str]:
     """The grammatical words in order, with one gap for each run of content words."""
     shown = (token if _is_grammar(token) else _GAP for token in tokens)
-    return ["^", *(one for one, _ in groupby(shown)), "$"]
+    without_repeats = (token_or_gap for token_or_gap, _ in groupby(shown))
+    return ["^", *without_repeats, "$"]
 
 
 @cache
@@ -92,25 +97,26 @@ def _is_grammar(word: str) -> bool:
 
 def _sides(text: str) -> Iterator[str]:
     """Features for the words before, after and next to the first word of permission or request."""
-    found = [match for name in ("will", "leave") if (match := pattern(name).search(text))]
-    if not found:
+    searches = (pattern(name).search(text) for name in ("will", "leave"))
+    matches = [match for match in searches if match]
+    if not matches:
         return
-    will = min(found, key=lambda match: match.start())
-    before = _tokens(text[: will.start()])
-    after = _tokens(text[will.end() :])
+    will = min(matches, key=lambda match: match.start())
+    words_before = _tokens(text[: will.start()])
+    words_after = _tokens(text[will.end() :])
     yield f"!{will[0].lower()}"
-    yield from (f"<{one}" for one in before)
-    yield from (f">{one}" for one in after)
-    yield f"! {' '.join(before[-2:])} ! {' '.join(after[:1])}"
-    yield f"! {' '.join(before[-1:])} ! {' '.join(after[:2])}"
+    yield from (f"<{word}" for word in words_before)
+    yield from (f">{word}" for word in words_after)
+    yield f"! {' '.join(words_before[-2:])} ! {' '.join(words_after[:1])}"
+    yield f"! {' '.join(words_before[-1:])} ! {' '.join(words_after[:2])}"
 
 
-def claim(sentence: str, before: str = "", lead: str = "", model: Model | None = None) -> Claim | None:
+def claim(sentence: str, context: str = "", lead: str = "", model: Model | None = None) -> Claim | None:
     """What a sentence, given without code and quotations, claims the user permitted or ordered; None if nothing.
 
-    ``before`` is the text that "it" in "the user approved it" refers to, ``lead`` the line that introduces the list.
+    ``context`` is the text that "it" in "the user approved it" refers to, ``lead`` the line that introduces the list.
     """
-    for text in statements(sentence, before, lead):
+    for text in statements(sentence, context, lead):
         if (model or _standard()).score(text) > 0:
             return topic(text)
     return None
@@ -122,17 +128,17 @@ def topic(text: str) -> Claim:
     return Claim(about & _acts().keys(), about)
 
 
-def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:
+def statements(sentence: str, context: str = "", lead: str = "") -> Iterator[str]:
     """The statements of a sentence that may claim a permission: by itself, and as a list entry after ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
     # "The user approved it": the preceding sentence says what "it" is.
     if not any(content(sentence)) and pattern("claimed").search(sentence):
-        sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
+        sentence = f"{sentence} {_SENTENCE.split(context.strip())[-1].rstrip('.?!')}"
     if any(content(sentence)):
         if pattern("mentions").search(sentence):
             yield sentence
-        last = max((found.end() for found in pattern("claimed").finditer(lead)), default=None)
+        last = max((match.end() for match in pattern("claimed").finditer(lead)), default=None)
         if last is not None and not _is_open(lead) and len(lead[last:].split()) <= _INTRODUCTION:
             yield f"{lead} {sentence}"
 
@@ -171,8 +177,8 @@ def _forms(text: str) -> Iterator[str]:
 
 def _is_open(clause: str) -> bool:
     """Whether a clause denies a permission, only supposes it, or is about someone else's."""
-    found = pattern("will").search(clause)
-    supposed = found and pattern("supposes").search(clause[: found.start()])
+    permission = pattern("will").search(clause)
+    supposed = permission and pattern("supposes").search(clause[: permission.start()])
     return bool(supposed) or denies(clause) or bool(pattern("others").search(clause))
 
 
@@ -227,8 +233,11 @@ def root(word: str) -> str:
 @cache
 def _acts() -> Mapping[str, str]:
     """The root of each listed act, with the root of the first act on its line."""
-    lines = map(str.split, _lists()["acts"].strip().splitlines())
-    return {root(act): root(line[0]) for line in lines for act in line}
+    first_of: dict[str, str] = {}
+    for line in _lists()["acts"].strip().splitlines():
+        first, *others = map(root, line.split())
+        first_of.update(dict.fromkeys((first, *others), first))
+    return first_of
 
 
 @cache
@@ -250,7 +259,7 @@ def _filled(name: str) -> str:
     entries = _lists()[name]
     text = "|".join(_ENTRY.findall(entries) if isinstance(entries, str) else entries)
     text = re.sub(r"\((?!\?)", "(?:", text).replace("_", " ")
-    return f"(?:{_NAME.sub(lambda found: _filled(found[1].lower()), text)})"
+    return f"(?:{_NAME.sub(lambda match: _filled(match[1].lower()), text)})"
 
 
 def _file(name: str) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, QuotedMessage
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 
 Count = Callable[[str], int]
@@ -65,34 +64,34 @@ class Entries(Struct, frozen=True):
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
     """For each claim, the entries that fit: first within each claim's share, then in order into the remaining room."""
     sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
-    taken: list[set[int]] = [set() for _ in claims]
-    left = room
+    chosen_by_claim: list[set[int]] = [set() for _ in claims]
+    room_left = room
     for within_share in (True, False):
-        for claim, size, chosen in zip(claims, sizes, taken, strict=True):
-            most = min(left, int(claim.share * room)) if within_share else left
-            for place, tokens in enumerate(size):
-                if place not in chosen and tokens <= most and len(chosen) < claim.most:
-                    chosen.add(place)
-                    most -= tokens
-                    left -= tokens
-    return [
-        [claim.entries[place] for place in sorted(chosen, reverse=claim.oldest_first)]
-        for claim, chosen in zip(claims, taken, strict=True)
-    ]
+        for claim, size, chosen in zip(claims, sizes, chosen_by_claim, strict=True):
+            room_here = min(room_left, int(claim.share * room)) if within_share else room_left
+            for index, tokens in enumerate(size):
+                if index not in chosen and tokens <= room_here and len(chosen) < claim.most:
+                    chosen.add(index)
+                    room_here -= tokens
+                    room_left -= tokens
+    fitting = []
+    for claim, chosen in zip(claims, chosen_by_claim, strict=True):
+        in_order = sorted(chosen, reverse=claim.oldest_first)
+        fitting.append([claim.entries[index] for index in in_order])
+    return fitting
 
 
-def fit_messages(facts: Facts, room: int, count: Count) -> tuple[Words, ...]:
+def fit_messages(facts: Facts, room: int, count: Count) -> tuple[QuotedMessage, ...]:
     """Fit the user's messages into ``room`` tokens: whole if possible, otherwise cut, or with the oldest left out."""
     messages = facts.messages
-    sizes = [_size(words, facts, count) for words in messages]
+    sizes = [_size(message, facts, count) for message in messages]
     if sum(sizes) <= room:
         return messages
-    most = max(_level(sizes, room), _SHORT)
-    cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
-    sizes = [
-        size if words.lost == before.lost else _size(words, facts, count)
-        for words, before, size in zip(cut, messages, sizes, strict=True)
-    ]
+    longest = max(_level(sizes, room), _SHORT)
+    cut = [_cut(message, size, longest) for message, size in zip(messages, sizes, strict=True)]
+    for index, (message, original) in enumerate(zip(cut, messages, strict=True)):
+        if message.lost != original.lost:
+            sizes[index] = _size(message, facts, count)
     if sizes[-1] > room:
         # The newest message alone is too large: show only that one, cut to both its ends.
         newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
@@ -100,8 +99,13 @@ def fit_messages(facts: Facts, room: int, count: Count) -> tuple[Words, ...]:
     return tuple(cut) if sum(sizes) <= room else _newest(cut, sizes, room)
 
 
-def _size(words: Words, facts: Facts, count: Count) -> int:
-    return count(notation.said(words, facts)) + 1
+def _size(message: QuotedMessage, facts: Facts, count: Count) -> int:
+    return count(notation.said(message, facts)) + 1
+
+
+def _list_size(entries: Iterable[str], count: Count) -> int:
+    """Tokens of the lines of a list, with their line breaks."""
+    return sum(count(entry) + 1 for entry in entries)
 
 
 def _level(sizes: Sequence[int], room: int) -> int:
@@ -110,28 +114,32 @@ def _level(sizes: Sequence[int], room: int) -> int:
     return bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes))
 
 
-def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple[Words, ...]:
+def _newest(
+    messages: Sequence[QuotedMessage], sizes: Sequence[int], room: int
+) -> tuple[QuotedMessage, ...]:
     """The newest message, the first one, which states the goal, and as many before the newest as fit."""
-    left = room - sizes[-1]
-    first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
-    left -= sum(sizes[:first])
+    room_left = room - sizes[-1]
+    first = 1 if len(messages) > 1 and sizes[0] <= room_left * _FOR_THE_FIRST else 0
+    room_left -= sum(sizes[:first])
     start = len(messages) - 1
-    while start > first and sizes[start - 1] <= left:
+    while start > first and sizes[start - 1] <= room_left:
         start -= 1
-        left -= sizes[start]
+        room_left -= sizes[start]
     return (*messages[:first], *messages[start:])
 
 
-def _cut(words: Words, size: int, most: int) -> Words:
-    """A message cut to about ``most`` tokens, including its frame and the note about the cut."""
-    if size <= most:
-        return words
-    characters = len(words.head) + len(words.tail)
-    keep = max(0, int(characters * (most - _FRAME) / size))
-    head = min(len(words.head), int(keep * _HEAD))
+def _cut(message: QuotedMessage, size: int, limit: int) -> QuotedMessage:
+    """A message cut to about ``limit`` tokens, including its frame and the note about the cut."""
+    if size <= limit:
+        return message
+    characters = len(message.head) + len(message.tail)
+    keep = max(0, int(characters * (limit - _FRAME) / size))
+    head = min(len(message.head), int(keep * _HEAD))
     tail = keep - head
-    end = (words.tail or words.head[head:])[-tail:] if tail else ""
-    return Words(words.record, words.head[:head], end, words.lost + characters - head - len(end))
+    end = (message.tail or message.head[head:])[-tail:] if tail else ""
+    return QuotedMessage(
+        message.record, message.head[:head], end, message.lost + characters - head - len(end)
+    )
 
 
 # -- the whole summary ---------------------------------------------------------------------------
@@ -178,10 +186,10 @@ def compose(
     for _ in range(_TRIES):
         if room <= 0:
             break
-        told, chosen = draft.choose(room, count)
-        text = draft.text(told, chosen)
+        messages, chosen = draft.choose(room, count)
+        text = draft.text(messages, chosen)
         if count(text) <= budget:
-            return Summary(text, tuple(draft.missing(told, chosen)))
+            return Summary(text, tuple(draft.missing(messages, chosen)))
         room = int(room * _TIGHTER)
     # There is no room for content: only the headings and the counts of what is missing, cut to fit.
     text = draft.text((), nothing)
@@ -192,17 +200,18 @@ def compose(
 
 def paragraphs(text: str) -> tuple[str, ...]:
     """Split a text into pieces that may be left out one by one; a code block is one piece."""
+    blocks: list[str] = []
+    for block in _PARAGRAPH.split(text.strip()):
+        if blocks and blocks[-1].count("```") % 2:
+            blocks[-1] += f"\n\n{block}"
+        elif block.strip():
+            blocks.append(block)
     pieces: list[str] = []
-    for piece in _PARAGRAPH.split(text.strip()):
-        if pieces and pieces[-1].count("```") % 2:
-            pieces[-1] += f"\n\n{piece}"
-        elif piece.strip():
-            pieces.append(piece)
-    lines = (
-        [f"{piece}\n"] if len(piece) <= _LONG or "```" in piece else f"{piece}\n".splitlines(keepends=True)
-        for piece in pieces
-    )
-    return tuple(chain.from_iterable(lines))
+    for block in blocks:
+        ended = f"{block}\n"
+        is_one_piece = len(block) <= _LONG or "```" in block
+        pieces += [ended] if is_one_piece else ended.splitlines(keepends=True)
+    return tuple(pieces)
 
 
 class _Composition(Struct, frozen=True):
@@ -213,54 +222,56 @@ class _Composition(Struct, frozen=True):
     titles: Mapping[int, str]
     apart: bool = False
 
-    def choose(self, room: int, count: Count) -> tuple[tuple[Words, ...], list[list[str]]]:
+    def choose(self, room: int, count: Count) -> tuple[tuple[QuotedMessage, ...], list[list[str]]]:
         """Choose the messages first, then the list entries; give the messages any room left over."""
-        wanted = sum(count(entry) + 1 for one in self.lists for entry in one.entries[: one.most])
-        told = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
-        used = sum(_size(words, self.facts, count) for words in told)
+        wanted = sum(_list_size(candidates.entries[: candidates.most], count) for candidates in self.lists)
+        messages = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
+        used = sum(_size(message, self.facts, count) for message in messages)
         chosen = share_out(self.lists, max(0, room - used), count)
-        if told != self.facts.messages:
-            spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
-            told = fit_messages(self.facts, max(0, room - spent), count)
-        return told, chosen
+        if messages != self.facts.messages:
+            spent = sum(_list_size(entries, count) for entries in chosen)
+            messages = fit_messages(self.facts, max(0, room - spent), count)
+        return messages, chosen
 
-    def text(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> str:
+    def text(self, messages: Sequence[QuotedMessage], chosen: Sequence[Sequence[str]]) -> str:
         """The text of the summary with these messages and entries."""
-        said = [notation.said(words, self.facts) for words in told]
-        listed = notation.framed("messages", said, self._untold(told))
-        messages = notation.APART if self.apart else listed
-        parts: list[str] = []
-        for number in self.titles:
-            both = zip(self.lists, chosen, strict=True)
-            here = [self._shown(one, entries) for one, entries in both if one.section == number]
-            here = [part for part in ([*here, messages] if number == 6 else here) if part]
-            here.sort(key=lambda part: part.startswith("<recorded"))
-            parts.append("\n".join([heading(number, self.titles), *(here or [notation.NOTHING])]))
-        return "\n\n".join(parts)
+        quoted = [notation.said(message, self.facts) for message in messages]
+        listed = notation.framed("messages", quoted, self._messages_left_out(messages))
+        message_list = notation.APART if self.apart else listed
+        contents: dict[int, list[str]] = {number: [] for number in self.titles}
+        for candidates, entries in zip(self.lists, chosen, strict=True):
+            contents[candidates.section].append(self._shown(candidates, entries))
+        contents[6].append(message_list)
+        sections: list[str] = []
+        for number, texts in contents.items():
+            # Prose comes first, then the lists; sorting keeps the order within both.
+            texts = sorted(filter(None, texts), key=lambda text: text.startswith("<recorded"))
+            sections.append("\n".join([heading(number, self.titles), *(texts or [notation.NOTHING])]))
+        return "\n\n".join(sections)
 
-    def missing(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> Iterable[str]:
+    def missing(self, messages: Sequence[QuotedMessage], chosen: Sequence[Sequence[str]]) -> Iterable[str]:
         """Describe what is not in the summary, one phrase for each list or cut message."""
-        if gone := self._untold(told):
+        if gone := self._messages_left_out(messages):
             yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
-        for words in told:
-            if words.lost:
-                yield f"{words.lost} characters of the user's message {self.facts.name(words.record)}"
-        for one, entries in zip(self.lists, chosen, strict=True):
-            if gone := self._unlisted(one, entries):
-                name = one.kind or f"the prose of “{TITLES[one.section]}”"
+        for message in messages:
+            if message.lost:
+                yield f"{message.lost} characters of the user's message {self.facts.name(message.record)}"
+        for candidates, entries in zip(self.lists, chosen, strict=True):
+            if gone := self._entries_left_out(candidates, entries):
+                name = candidates.kind or f"the prose of “{TITLES[candidates.section]}”"
                 yield f"{gone} {'entry' if gone == 1 else 'entries'} of {name}"
 
-    def _shown(self, one: Entries, entries: Sequence[str]) -> str:
-        missing = self._unlisted(one, entries)
-        if one.kind:
-            return notation.framed(one.kind, entries, missing)
-        prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
+    def _shown(self, candidates: Entries, entries: Sequence[str]) -> str:
+        missing = self._entries_left_out(candidates, entries)
+        if candidates.kind:
+            return notation.framed(candidates.kind, entries, missing)
+        prose = "".join([f"{candidates.label}\n" if candidates.label and entries else "", *entries])
         return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
-    def _untold(self, told: Sequence[Words]) -> int:
+    def _messages_left_out(self, messages: Sequence[QuotedMessage]) -> int:
         """Number of user messages left out, here or in earlier summaries."""
-        return len(self.facts.messages) - len(told) + self.facts.left_out.get("messages", 0)
+        return len(self.facts.messages) - len(messages) + self.facts.left_out.get("messages", 0)
 
-    def _unlisted(self, one: Entries, entries: Sequence[str]) -> int:
+    def _entries_left_out(self, candidates: Entries, entries: Sequence[str]) -> int:
         """Number of entries left out, here or in earlier summaries."""
-        return len(one.entries) - len(entries) + self.facts.left_out.get(one.kind, 0)
+        return len(candidates.entries) - len(entries) + self.facts.left_out.get(candidates.kind, 0)

@@ -81,10 +81,10 @@ def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) ->
 def words_of(block: Block) -> str:
     """The text of a text block or of a provider's readable compaction block; empty for any other."""
     match block.body():
-        case Text(text=words):
-            return words
-        case Compaction(content=str() as words):
-            return words
+        case Text(text=text):
+            return text
+        case Compaction(content=str() as text):
+            return text
         case _:
             return ""
 
@@ -99,17 +99,17 @@ def _clean(whole: str) -> str:
 def lines_that_name(whole: str) -> tuple[str, ...] | None:
     """The lines of an answer that name what lasts; the analysis may have tried some. None if no section is for them."""
     bare = _OPEN_ANALYSIS.sub("", _ANALYSIS.sub("", whole))
-    parts = _LASTING.findall(bare)
-    if not parts:
+    sections = _LASTING.findall(bare)
+    if not sections:
         return None
-    lines = (line.strip() for part in parts for line in part.splitlines())
-    return tuple(line for line in lines if line)
+    lines = "\n".join(sections).splitlines()
+    return tuple(filter(None, map(str.strip, lines)))
 
 
 def _sections(text: str) -> Mapping[int, str]:
     """Split a text at its headings; text before the first heading goes into section 1."""
-    found = outline.split(text)
-    opening = found.pop(0, "")
+    sections = outline.split(text)
+    opening = sections.pop(0, "")
     if opening and opening.rstrip(":# ").lower() != "summary":
-        found[1] = "\n\n".join(filter(None, (opening, found.get(1, ""))))
-    return found
+        sections[1] = "\n\n".join(filter(None, (opening, sections.get(1, ""))))
+    return sections

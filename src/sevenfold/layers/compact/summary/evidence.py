@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, filterfalse
 
 from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
@@ -38,9 +38,9 @@ class Evidence:
     ) -> None:
         self._items = [item for item in items if not item.hidden_by]
         self._earlier = earlier
-        self._users = {words.record: f"{words.head}\n{words.tail}" for words in facts.messages}
-        self._users |= {one.record: one.text for one in facts.replies} | _spoken(self._items)
-        self._agreed = [one.proposal for one in facts.permissions if one.given and one.proposal]
+        self._users = {message.record: f"{message.head}\n{message.tail}" for message in facts.messages}
+        self._users |= {fact.record: fact.text for fact in facts.replies} | _spoken(self._items)
+        self._agreed = [fact.proposal for fact in facts.permissions if fact.granted and fact.proposal]
         self._names = facts.names
 
     @cached_property
@@ -51,21 +51,21 @@ class Evidence:
 
     def said_by_user(self, quote: str) -> bool:
         """Whether the user said this, ignoring white space, case and quotation marks."""
-        return any(holds(text, quote) for text in chain(self._plain.values(), self._before.values()))
+        return any(holds(text, quote) for text in chain(self._plain.values(), self._earlier_users.values()))
 
     def record_of(self, quote: str) -> str | None:
         """The citation of the record that contains these words, the user's records first; None if there is none."""
-        known = chain(self._plain.items(), self._whole.items(), self._before.items())
-        found = next((record for record, text in known if holds(text, quote)), None)
-        return self._names.get(found, found) if found else None
+        texts = chain(self._plain.items(), self._whole.items(), self._earlier_users.items())
+        record = next((name for name, text in texts if holds(text, quote)), None)
+        return self._names.get(record, record) if record else None
 
     def supports(self, claim: Claim) -> bool:
         """Whether a sentence of the user, or a proposal they agreed to, mentions this act and its object."""
-        said: Iterable[str] = chain(self._users.values(), self._before.values())
+        texts: Iterable[str] = chain(self._users.values(), self._earlier_users.values())
         if len(claim.about) <= _LONG:  # a longer claim spans several sentences, like a copied message
-            said = (part for text in said for one in sentences(text) for part in _BUT.split(one))
-        asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
-        return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
+            texts = _clauses(texts)
+        orders = filterfalse(_only_asks, texts)
+        return any(_speaks_of(text, claim) for text in chain(orders, self._agreed))
 
     def touches(self, claim: Claim) -> bool:
         """Whether the user spoke of the act and its object at all, in whatever sentences and other words.
@@ -81,10 +81,8 @@ class Evidence:
     @cached_property
     def _vocabulary(self) -> frozenset[str]:
         """The common roots of all words of the user."""
-        texts = chain(self._users.values(), self._before.values())
-        return frozenset(
-            alike(word) for text in texts for word in _WORD.findall(text.casefold().replace("’", "'"))
-        )
+        texts = chain(self._users.values(), self._earlier_users.values())
+        return frozenset(map(alike, _tokens("\n".join(texts))))
 
     @cached_property
     def _plain(self) -> dict[str, str]:
@@ -95,7 +93,7 @@ class Evidence:
         return {item.said.uuid: plain(whole_text(item)) for item in self._items}
 
     @cached_property
-    def _before(self) -> dict[str, str]:
+    def _earlier_users(self) -> dict[str, str]:
         return {record: plain(text) for record, text in _spoken(self._earlier()).items()}
 
 
@@ -103,24 +101,40 @@ def _spoken(items: Iterable[Item]) -> dict[str, str]:
     return dict(spoken(item.said for item in items if not item.hidden_by))
 
 
+def _clauses(texts: Iterable[str]) -> Iterator[str]:
+    """The sentences of these texts, split at a "but", which often takes back what came before it."""
+    for text in texts:
+        for sentence in sentences(text):
+            yield from _BUT.split(sentence)
+
+
+def _only_asks(text: str) -> bool:
+    return text.endswith("?") and not pattern("wishes").search(text)
+
+
+def _tokens(text: str) -> list[str]:
+    return _WORD.findall(text.casefold().replace("’", "'"))
+
+
 def _speaks_of(sentence: str, claim: Claim) -> bool:
-    said = _WORD.findall(sentence.casefold().replace("’", "'"))
-    meant = [alike(word) for word in said]
-    given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
+    """Whether a sentence mentions the act of a claim and enough of what it is about, without negating it."""
+    tokens = _tokens(sentence)
+    stems = list(map(alike, tokens))
+    content = {stem for token, stem in zip(tokens, stems, strict=True) if token not in words("small")}
     acts = frozenset(map(alike, claim.acts))
     about = frozenset(map(alike, claim.about))
     crucial = map(alike, claim.about & roots("crucial"))
-    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
+    enough = len(about & content) >= _ENOUGH * len(about) and content.issuperset(crucial)
     # "Push it" does not say what to push, so it supports only a claim that says hardly more.
-    if not about or not (enough or (given <= acts and len(about) < 3)):
+    if not about or not (enough or (content <= acts and len(about) < 3)):
         return False
-    places = (place for place, one in enumerate(meant) if one in (acts or about))
-    return any(not _against(said[max(0, place - _NEAR) : place]) for place in places)
+    mentions = (index for index, stem in enumerate(stems) if stem in (acts or about))
+    return any(not _against(tokens[max(0, index - _NEAR) : index]) for index in mentions)
 
 
 def _against(near: list[str]) -> bool:
     """Whether the words before an act negate it, or an article makes it a noun, as in "the merge"."""
-    opposed = any(word in words("against") or word.endswith("n't") for word in near)
+    opposed = any(token in words("against") or token.endswith("n't") for token in near)
     return opposed or (bool(near) and near[-1] in ("the", "a", "an", "my", "our", "this"))
 
 
@@ -138,11 +152,11 @@ def plain(text: str) -> str:
 
 def holds(text: str, quote: str) -> bool:
     """Whether a `plain` text contains a quotation; "..." or brackets in the quotation match any text in between."""
-    place = 0
+    position = 0
     for part in _GAP.split(plain(quote)):
-        piece = part.strip(" ,.;:!?")
-        found = text.find(piece, place)
-        if found < 0:
+        wanted = part.strip(" ,.;:!?")
+        start = text.find(wanted, position)
+        if start < 0:
             return False
-        place = found + len(piece)
+        position = start + len(wanted)
     return True

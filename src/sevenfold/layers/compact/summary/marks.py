@@ -38,14 +38,16 @@ class Marked(Struct, frozen=True):
 def mark(sections: Mapping[int, str], evidence: Evidence) -> Marked:
     """Add a citation after each quotation found in a record, and mark the claims without support."""
     marker = _Marker(evidence, in_english("\n".join(sections.values())))
-    return Marked({number: marker.section(text) for number, text in sections.items()}, tuple(marker.found))
+    return Marked(
+        {number: marker.section(text) for number, text in sections.items()}, tuple(marker.sentences)
+    )
 
 
 class _Marker:
     def __init__(self, evidence: Evidence, english: bool) -> None:
         self._evidence = evidence
         self._english = english
-        self.found: list[str] = []
+        self.sentences: list[str] = []
 
     def section(self, text: str) -> str:
         lines = []
@@ -64,37 +66,37 @@ class _Marker:
 
     def _copied(self, copy: re.Match[str]) -> str:
         """Mark a ``<said>`` block, which only code should write, unless the user really said that."""
-        said = copy[2].rstrip()
-        if not said or self._evidence.said_by_user(said):
+        copied = copy[2].rstrip()
+        if not copied or self._evidence.said_by_user(copied):
             return copy[0]
-        self.found.append(said.strip())
-        return f"{copy[1]}{said} {MARK}{copy[2][len(said) :]}{copy[3]}"
+        self.sentences.append(copied.strip())
+        return f"{copy[1]}{copied} {MARK}{copy[2][len(copied) :]}{copy[3]}"
 
     def _line(self, line: str, lead: str) -> str:
         """A line with its marks; ``lead`` is the line that introduces the list it belongs to."""
-        said = before = ""
+        marked = line_before = ""
         for sentence in sentences(line):
             end = sentence.rstrip()
-            said += cite(end, self._evidence.record_of)
-            if MARK not in sentence and not self._rests(sentence, before, lead):
-                self.found.append(sentence.strip(" -*•\t"))
-                said += f" {MARK}"
-            said += sentence[len(end) :]
-            before = (before + sentence)[-_LONGEST:]
-        return said
+            marked += cite(end, self._evidence.record_of)
+            if MARK not in sentence and not self._rests(sentence, line_before, lead):
+                self.sentences.append(sentence.strip(" -*•\t"))
+                marked += f" {MARK}"
+            marked += sentence[len(end) :]
+            line_before = (line_before + sentence)[-_LONGEST:]
+        return marked
 
-    def _rests(self, sentence: str, before: str, lead: str) -> bool:
-        quotes = [quote.words for quote in quotations(sentence)]
+    def _rests(self, sentence: str, context: str, lead: str) -> bool:
+        quotes = [quote.text for quote in quotations(sentence)]
         if any(len(quote.split()) > 1 and self._evidence.said_by_user(quote) for quote in quotes):
             return True
         if not self._english and not in_english(sentence):
-            return all(len(quote) < LEAST or self._evidence.record_of(quote) for quote in quotes)
+            return all(len(quote) < MIN_QUOTE_LENGTH or self._evidence.record_of(quote) for quote in quotes)
         if not self._evidence.in_english:
             return True
-        said = bare(sentence[:_LONGEST])
+        statement = bare(sentence[:_LONGEST])
         lead = _ENTRY.sub("", lead[-_LONGEST:])
-        found = claim(said, before, lead)
-        return found is None or self._evidence.supports(found)
+        claimed = claim(statement, context, lead)
+        return claimed is None or self._evidence.supports(claimed)
 
 
 def bare(sentence: str) -> str:
@@ -104,11 +106,11 @@ def bare(sentence: str) -> str:
         front = sentence[: quote.start]
         behind = sentence[quote.end :]
         if pattern("speech").search(front):
-            return f": {quote.words}"
-        return f"the user said: {quote.words}" if pattern("spoken").match(behind) else " … "
+            return f": {quote.text}"
+        return f"the user said: {quote.text}" if pattern("spoken").match(behind) else " … "
 
     return _CODE.sub(
-        lambda code: found[0] if (found := pattern("commands").search(code[0])) else " … ",
+        lambda code: command[0] if (command := pattern("commands").search(code[0])) else " … ",
         substituted(sentence, speech),
     )
 
@@ -121,14 +123,14 @@ _QUOTED = re.compile(
 """Matches only text between a matching pair of quotation marks."""
 _MARKS = re.compile("[“”«»\"']")
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[^\sa-z\d(\[])|(?<=[。！？])(?=.)")
-LEAST = 12
+MIN_QUOTE_LENGTH = 12
 """The shortest quotation that is looked up, in characters."""
 
 
 class Quotation(Struct, frozen=True):
-    """Quoted words, and where the quotation begins and ends, marks included."""
+    """Quoted text, and where the quotation begins and ends, marks included."""
 
-    words: str
+    text: str
     start: int
     end: int
 
@@ -136,26 +138,28 @@ class Quotation(Struct, frozen=True):
 def quotations(text: str) -> list[Quotation]:
     """The quotations in a text; quotation marks inside code do not count."""
     bare = _CODE.sub(lambda code: _MARKS.sub("·", code[0]), text)
-    spans = (found.span(found.lastindex or 0) for found in _QUOTED.finditer(bare))
+    spans = (match.span(match.lastindex or 0) for match in _QUOTED.finditer(bare))
     return [Quotation(text[start:end], start - 1, end + 1) for start, end in spans]
 
 
 def substituted(text: str, write: Callable[[Quotation], str]) -> str:
     """Replace each quotation, marks included, with what ``write`` returns for it."""
-    parts = []
+    pieces = []
     last = 0
     for quote in quotations(text):
-        parts += [text[last : quote.start], write(quote)]
+        pieces += [text[last : quote.start], write(quote)]
         last = quote.end
-    return "".join([*parts, text[last:]])
+    return "".join([*pieces, text[last:]])
 
 
 def sentences(line: str) -> Iterator[str]:
     """Split a line into sentences, keeping the space between them; a quotation is never split."""
     start = 0
-    edges = [place for quote in quotations(line) for place in (quote.start, quote.end)]
+    edges: list[int] = []
+    for quote in quotations(line):
+        edges += (quote.start, quote.end)
     for end in _SENTENCE.finditer(line):
-        # After an even number of quotation edges, the place is outside all quotations.
+        # After an even number of quotation edges, the position is outside all quotations.
         if bisect_left(edges, end.start()) % 2 == 0:
             yield line[start : end.start()]
             start = end.start()
@@ -166,7 +170,7 @@ def cite(text: str, record_of: Callable[[str], str | None]) -> str:
     """After each quotation, cite the record that contains it."""
 
     def cited(quote: Quotation) -> str:
-        record = record_of(quote.words) if len(quote.words) >= LEAST else None
+        record = record_of(quote.text) if len(quote.text) >= MIN_QUOTE_LENGTH else None
         return text[quote.start : quote.end] + (f" [{record}]" if record else "")
 
     return substituted(text, cited)
