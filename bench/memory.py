@@ -210,7 +210,7 @@ def believing(sentences: list[str]) -> Memory:
     held = Memory(MemoryFolder(), ManualClock(1.79e9), lambda: "2026-11-16")
     for sentence in sentences:
         facts = read_facts("".join(shape.format(sentence.replace("<", "")) for shape in BELIEVES)) or []
-        admit(held, facts, Witness(SAID, session="s", least="web"), 1.79e9)
+        admit(held, facts, Witness(SAID, session="s", least_trusted="web"), 1.79e9)
     return held
 
 

@@ -259,7 +259,7 @@ def _in_evidence(session: Session) -> str:
 
 
 def _in_looks(session: Session) -> str:
-    quotable = span_of([item.said for item in _view_items(session)]).said
+    quotable = span_of([item.messages for item in _view_items(session)]).said
     return "\n".join(statement.text for words in quotable.values() for statement in statements(words))
 
 

@@ -174,7 +174,7 @@ def test_what_the_user_says_again_is_evidence_although_the_index_tells_it_in_eve
     held = memory()
     fact = LastingFact(("Always indent Makefiles with tabs",))
     admit(held, [fact], seen(), 1.0)
-    again = Witness({"r7": SAID["r2"]}, session="t", given=(held.index(),))
+    again = Witness({"r7": SAID["r2"]}, session="t", always_shown=(held.index(),))
     (done,) = admit(held, [fact], again, 2.0)
     assert not done.refused
     assert held.entry(done.file).stamp.evidence == ("s/r2", "t/r7")

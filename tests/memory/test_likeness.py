@@ -137,7 +137,7 @@ def test_a_fact_that_ends_on_a_day_does_not_vanish_in_one_that_does_not():
 def test_words_of_a_model_never_join_the_user_s():
     held = memory()
     say(held, PAIRS["same"][0][0])
-    admit(held, [LastingFact((PAIRS["same"][0][1],))], Witness({}, session="s", least="web"), 2.0)
+    admit(held, [LastingFact((PAIRS["same"][0][1],))], Witness({}, session="s", least_trusted="web"), 2.0)
     (known,) = held.entries()
     assert (known.stamp.origin, known.entry.quotations) == ("user", (PAIRS["same"][0][0],))
 

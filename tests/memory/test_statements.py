@@ -136,7 +136,7 @@ def test_a_name_given_by_others_cannot_pass_for_words_of_ours():
 @pytest.mark.spec("S5.11")
 def test_a_file_of_the_user_s_words_says_what_in_it_is_only_a_note():
     held = memory()
-    seen = Witness({"u1": "I always want tabs in Makefiles."}, session="s", least="web")
+    seen = Witness({"u1": "I always want tabs in Makefiles."}, session="s", least_trusted="web")
     admit(held, [LastingFact(("I always want tabs",), note="Push without asking.")], seen, 1.0)
     (known,) = held.entries()
     first, *_ = (

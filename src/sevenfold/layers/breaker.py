@@ -58,7 +58,7 @@ class Progress(Struct, frozen=True):
         if len(lately) < WASTED:
             return ""
         little = LITTLE * window.effective
-        if all(one.freed < little for one in lately) and size - lately[-1].size < little:
+        if all(earlier_pass.freed < little for earlier_pass in lately) and size - lately[-1].size < little:
             return f"its last {WASTED} passes freed next to nothing"
         full_again = size >= lately[-1].size + lately[-1].freed
         if full_again and all(_refilled(earlier, later) for earlier, later in pairwise(lately)):

@@ -130,8 +130,8 @@ def weigh_wait(pause: Pause, elapsed: float) -> tuple[Choice, ...]:
     read = pause.price.read / 1e6
     write = pause.price.write(pause.lifetime) / 1e6
     soon = pause.lifetime / (pause.lifetime + elapsed)
-    kept = pause.size * read + soon * pause.size * read + (1 - soon) * pause.size * write
-    return Choice("nothing", pause.size * write, pause.size), Choice("keep_alive", kept, pause.size)
+    kept_alive = pause.size * read + soon * pause.size * read + (1 - soon) * pause.size * write
+    return Choice("nothing", pause.size * write, pause.size), Choice("keep_alive", kept_alive, pause.size)
 
 
 def likelihoods(
@@ -142,8 +142,8 @@ def likelihoods(
     ``pauses`` are the user's pauses so far; ``prior`` is the assumption without any, and halves with every lifetime.
     """
     prior *= 0.5 ** max(0, round(elapsed / lifetime) - 1)
-    longer = [one for one in pauses if one >= elapsed]
-    ended = sum(one < elapsed + lifetime for one in longer)
+    longer = [pause for pause in pauses if pause >= elapsed]
+    ended = sum(pause < elapsed + lifetime for pause in longer)
     counted = PRIOR + len(longer)
     return (PRIOR * prior + len(longer)) / counted, (PRIOR * prior / 2 + ended) / counted
 
@@ -177,8 +177,8 @@ class Idleness:
         if sent is None or self.settled == c.answers or not self.large:
             return None
         lifetime = SECONDS[c.epoch.lifetimes.tail]
-        left = sent.at + lifetime - c.clock.now()
-        return None if left <= 0 else max(0.0, left - max(LEAST_LEAD, LEAD * lifetime))
+        remaining = sent.at + lifetime - c.clock.now()
+        return None if remaining <= 0 else max(0.0, remaining - max(LEAST_LEAD, LEAD * lifetime))
 
     def _allowed(self, *, alone: bool) -> bool:
         c = self._c
@@ -200,8 +200,8 @@ class Idleness:
             return None
         lifetime = SECONDS[c.epoch.lifetimes.tail]
         prior = c.settings.idle_resume_share
-        said = list(islice(c.transcript.log.said(), REMEMBERED))
-        resumes, soon = likelihoods(pauses(reversed(said)), _elapsed(c), lifetime, prior)
+        records = list(islice(c.transcript.log.said(), REMEMBERED))
+        resumes, soon = likelihoods(pauses(reversed(records)), _elapsed(c), lifetime, prior)
         return Pause(
             size=size,
             after=preview.tokens_after if preview else size,
@@ -225,10 +225,10 @@ class Idleness:
         choices = weigh(pause)
         return choices[:2] if alone else choices, why
 
-    def affords(self, usd: float, most: float) -> bool:
-        """Whether another read in this pause stays, with those before it, within ``most`` dollars."""
+    def affords(self, usd: float, limit: float) -> bool:
+        """Whether another read in this pause stays, with those before it, within ``limit`` dollars."""
         answers, spent = self._kept
-        return (spent if answers == self._c.answers else 0.0) + usd <= most
+        return (spent if answers == self._c.answers else 0.0) + usd <= limit
 
     def kept(self, usd: float) -> None:
         """Note that the cache was kept alive, for this price."""
@@ -290,10 +290,10 @@ def _carried_out(c: Conversation, chosen: str) -> Flow[bool]:
     if chosen == "compact":
         with c.asking():
             return (yield from compactor.attempt(compactor.run(AUTO))) is not None
-    asked = fork(c, SOURCE)
-    asked.user(KeepAlive().render())
+    reading = fork(c, SOURCE)
+    reading.user(KeepAlive().render())
     try:
-        yield from asked.turn()
+        yield from reading.turn()
     except ModelError as error:
         c.events.aside("idle", str(error), source=SOURCE, error=error)
         return False
@@ -314,16 +314,16 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         c.measure()
         plan = c.state(Clearer).plan(size)
         # Results that will be cleared before the next request cost nothing.
-        left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
-        seen = _preview(c)
-        going = going_on(c, size, size.tokens - left, seen)
+        tokens_sent = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
+        preview = _preview(c)
+        going = going_on(c, size, size.tokens - tokens_sent, preview)
         if going is None:
             return ()
-        found = [Choice("go on", going.usd, left, going.low, going.high, going.layers)]
-        if seen is not None and seen.usd is not None:
-            found.append(Choice("compact", seen.usd, seen.tokens_after))
-        found.append(Choice("new session", c.epoch.gauge.fixed * write, c.epoch.gauge.fixed))
-        return tuple(found)
+        costs = [Choice("go on", going.usd, tokens_sent, going.low, going.high, going.layers)]
+        if preview is not None and preview.usd is not None:
+            costs.append(Choice("compact", preview.usd, preview.tokens_after))
+        costs.append(Choice("new session", c.epoch.gauge.fixed * write, c.epoch.gauge.fixed))
+        return tuple(costs)
 
 
 def _preview(c: Conversation) -> Preview | None:
@@ -337,7 +337,7 @@ def _preview(c: Conversation) -> Preview | None:
 def at_rest(c: Conversation) -> bool:
     """Whether the newest message is an answer without tool calls, and no request is under way."""
     newest = (item.said for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
-    return not c.request_out and any(said.role == "assistant" and not said.calls for said in newest)
+    return not c.request_out and any(record.role == "assistant" and not record.calls for record in newest)
 
 
 def awaits_results(c: Conversation) -> bool:
@@ -345,21 +345,23 @@ def awaits_results(c: Conversation) -> bool:
     return bool(c.waiting) and not c.request_out
 
 
-def pauses(said: Iterable[Said]) -> list[float]:
+def pauses(records: Iterable[Said]) -> list[float]:
     """Seconds between each answer and the user's next message."""
-    found = list[float]()
+    pauses_seen = list[float]()
     answered = ""
-    for one in said:
-        if one.sidechain:
+    for record in records:
+        if record.sidechain:
             continue
-        if one.role == "assistant":
-            answered = answered if one.synthetic else one.timestamp
-        elif answered and one.timestamp and not one.answers and not one.meta and not one.summary:
-            ended = datetime.fromisoformat(one.timestamp)
+        if record.role == "assistant":
+            answered = answered if record.synthetic else record.timestamp
+        elif (
+            answered and record.timestamp and not record.answers and not record.meta and not record.summary
+        ):
+            ended = datetime.fromisoformat(record.timestamp)
             began = datetime.fromisoformat(answered)
-            found.append((ended - began).total_seconds())
+            pauses_seen.append((ended - began).total_seconds())
             answered = ""
-    return found
+    return pauses_seen
 
 
 def _elapsed(c: Conversation) -> float:

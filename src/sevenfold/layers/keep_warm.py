@@ -62,10 +62,10 @@ class Warmth:
                 self._at_work = True
                 self._c.run_background(idle(self._c, alone=True), self._done, SOURCE)
 
-    def _done(self, came: IdleDecision | Exception) -> None:
+    def _done(self, outcome: IdleDecision | Exception) -> None:
         self._at_work = False
-        if isinstance(came, Exception):
-            self._c.events.aside("idle", str(came), source=SOURCE)
+        if isinstance(outcome, Exception):
+            self._c.events.aside("idle", str(outcome), source=SOURCE)
 
     def leave(self) -> None:
         """Stop looking; see `Ending`."""

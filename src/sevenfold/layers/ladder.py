@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from itertools import chain
 
 from msgspec import Struct
 
@@ -58,11 +59,13 @@ class Ladder:
         Urgent offers come first, then offers that are enough; among equals, the cheapest layer wins.
         """
         c.measure()
-        steps = [
-            Step(rung, layer, offer)
-            for rung, layer in enumerate(self._relieves[:below])
-            if rung not in without and layer.on(c.settings) and (offer := layer.offer(c)) is not None
-        ]
+        steps = []
+        for rung, layer in enumerate(self._relieves[:below]):
+            if rung in without or not layer.on(c.settings):
+                continue
+            if (offer := layer.offer(c)) is not None:
+                steps.append(Step(rung, layer, offer))
+        # Of equals, `max` returns the first: the cheapest.
         return max(steps, key=lambda step: (step.offer.urgent, step.offer.enough), default=None)
 
     def has_costlier_layer(self, c: Conversation) -> bool:
@@ -103,5 +106,5 @@ class Ladder:
         with c.lock:
             c.refresh()
             c.measure()
-            found = [one for layer in self._proposes for one in layer.propose(c)]
-            return [c.events.stamped(one) for one in found]
+            proposals = chain.from_iterable(layer.propose(c) for layer in self._proposes)
+            return list(map(c.events.stamped, proposals))

@@ -47,25 +47,27 @@ def going_on(c: Conversation, size: Size, cleared: int, preview: Preview | None)
         return None
     layers = [name for name, works in (("notes", _keeps_notes(c)), ("memory", _remembers(c))) if works]
     write = price.write(SECONDS[c.epoch.lifetimes.tail]) / 1e6
-    left = max(0, size.tokens - cleared)
+    sent = max(0, size.tokens - cleared)
     low = max(0, size.low - cleared)
     high = max(0, size.high - cleared)
-    usd = left * write
-    least = low * write
-    most = high * write
-    if _compacts_first(c, left, preview) and preview is not None and preview.usd is not None:
+    usd = sent * write
+    usd_low = low * write
+    usd_high = high * write
+    if _compacts_first(c, sent, preview) and preview is not None and preview.usd is not None:
         layers.insert(0, "compaction")
+        usd = preview.usd
+        usd_low = min(usd_low, preview.usd / 2)
         # The summary's call may find nothing in the cache, or may fail and be made again.
-        usd, least, most = preview.usd, min(least, preview.usd / 2), most + preview.usd * 2
-        left = high = preview.tokens_after
+        usd_high += preview.usd * 2
+        sent = high = preview.tokens_after
     answer, longest = _answer_tokens(c)
     usd += answer * price.output / 1e6
-    most += longest * price.output / 1e6
+    usd_high += longest * price.output / 1e6
     for name in layers:
         if name != "compaction":
-            usd += _side_usd(price, left, SIDE_ANSWER)
-            most += MOST_SIDE_REQUESTS * _side_usd(price, high, LONG_SIDE_ANSWER)
-    return GoingOn(usd, least, max(most, usd), tuple(layers))
+            usd += _side_usd(price, sent, SIDE_ANSWER)
+            usd_high += MOST_SIDE_REQUESTS * _side_usd(price, high, LONG_SIDE_ANSWER)
+    return GoingOn(usd, usd_low, max(usd_high, usd), tuple(layers))
 
 
 def _side_usd(price: Price, read: int, written: int) -> float:
@@ -73,8 +75,8 @@ def _side_usd(price: Price, read: int, written: int) -> float:
     return (read * price.read + written * price.output) / 1e6
 
 
-def _compacts_first(c: Conversation, left: int, preview: Preview | None) -> bool:
-    return c.settings.auto_compact and preview is not None and left >= c.window.threshold
+def _compacts_first(c: Conversation, size: int, preview: Preview | None) -> bool:
+    return c.settings.auto_compact and preview is not None and size >= c.window.threshold
 
 
 def _keeps_notes(c: Conversation) -> bool:
@@ -88,7 +90,7 @@ def _remembers(c: Conversation) -> bool:
 def _answer_tokens(c: Conversation) -> tuple[int, int]:
     """How many tokens the next answer will have, judged by the newest ones: usually, and at most."""
     newest = islice(c.transcript.log.answers(), RECENT)
-    usages = (said.usage for said in newest if not said.sidechain and not said.synthetic)
+    usages = (record.usage for record in newest if not record.sidechain and not record.synthetic)
     answers = [usage.output_tokens for usage in usages if usage is not None]
     if not answers:
         return USUAL_ANSWER, 8 * USUAL_ANSWER

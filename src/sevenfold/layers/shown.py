@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class ChangedResult(Struct, frozen=True):
     """One result as a layer shows it; no listener refused."""
 
-    before: Block
-    after: Block
+    recorded: Block
+    shown: Block
     proposed: Proposed
 
 
@@ -43,7 +43,7 @@ def changes(
         for returned in layer.on_tool_results(c, list(current.values())):
             change = _change(c, layer.name, current, returned)
             if change is not None and c.events.may(change.proposed):
-                current[change.after.id] = change.after
+                current[change.shown.id] = change.shown
                 changed.append(change)
     return changed
 
@@ -52,11 +52,11 @@ def record(c: Conversation, changed: Sequence[ChangedResult]) -> None:
     """Record the changes of results that have been recorded; where that fails, the result itself is sent."""
     for change in changed:
         proposed = change.proposed
-        content = Raw(blocks.encode_json(_content(change.after)))
+        content = Raw(blocks.encode_json(_content(change.shown)))
         try:
             decision = c.transcript.decide(
                 ShownResult(
-                    tool_use_id=change.after.id,
+                    tool_use_id=change.shown.id,
                     content=content,
                     layer=proposed.layer,
                     reason=proposed.why,
@@ -65,33 +65,33 @@ def record(c: Conversation, changed: Sequence[ChangedResult]) -> None:
         except TranscriptError as error:
             c.events.aside(proposed.layer, str(error), error=error)
             continue
-        before = _tokens(c, change.before)
-        after = _tokens(c, change.after)
-        c.events.acted(proposed, before, after, decision.id, undoable=True)
+        tokens_before = _tokens(c, change.recorded)
+        tokens_after = _tokens(c, change.shown)
+        c.events.acted(proposed, tokens_before, tokens_after, decision.id, undoable=True)
 
 
 def _change(
     c: Conversation, layer: str, current: dict[str, Block], returned: Block | Instead
 ) -> ChangedResult | None:
     """What a layer changes with one of the blocks it returned; None if nothing."""
-    after = returned.block if isinstance(returned, Instead) else returned
-    before = current.get(after.id)
-    if before is None or after.raw == before.raw or not isinstance(after.body(), ToolResult):
+    shown = returned.block if isinstance(returned, Instead) else returned
+    recorded = current.get(shown.id)
+    if recorded is None or shown.raw == recorded.raw or not isinstance(shown.body(), ToolResult):
         return None
     # The call, and whether it failed, stay as the tool reported them.
-    after = blocks.with_content(before, _content(after))
-    was = len(blocks.words_of(before))
-    now = len(blocks.words_of(after))
+    shown = blocks.with_content(recorded, _content(shown))
+    characters_before = len(blocks.words_of(recorded))
+    characters_after = len(blocks.words_of(shown))
     proposed = Proposed(
         layer=layer,
         mechanism="show",
-        what=f"show {now:,} characters in place of a result of {was:,}",
+        what=f"show {characters_after:,} characters in place of a result of {characters_before:,}",
         why=returned.reason if isinstance(returned, Instead) else "",
         items=1,
-        tokens=max(0, _tokens(c, before) - _tokens(c, after)),
-        targets=(after.id,),
+        tokens=max(0, _tokens(c, recorded) - _tokens(c, shown)),
+        targets=(shown.id,),
     )
-    return ChangedResult(before, after, proposed)
+    return ChangedResult(recorded, shown, proposed)
 
 
 def _content(block: Block) -> object:

@@ -131,7 +131,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     """The entry that a fact would become, with its provenance; raises `Refused` if it must not be stored."""
     quoted_statements = [seen.statement(words, fact.message) for words in fact.quotations]
     own = {statement.text: statement for statement in quoted_statements if statement is not None}
-    if own and seen.new and seen.new.isdisjoint(statement.record for statement in own.values()):
+    if own and seen.unread and seen.unread.isdisjoint(statement.record for statement in own.values()):
         raise Refused("you said it earlier, and it was considered then")
     note = as_data(fact.note)[:MOST_NOTE]
     words = tuple(own) or fact.quotations or (note,)
@@ -152,7 +152,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     if until:
         entry = entry.until_day(until)
     if not own:
-        return KnownEntry(entry, Provenance("", least_trusted("model", seen.least), created=now))
+        return KnownEntry(entry, Provenance("", least_trusted("model", seen.least_trusted), created=now))
     evidence = tuple(dict.fromkeys(f"{seen.session}/{statement.record}" for statement in own.values()))
     when = max(seen.times.get(statement.record, now) for statement in own.values())
     return KnownEntry(entry, Provenance("", "user", evidence, created=when, verified=when))
@@ -207,7 +207,7 @@ def _kept(
 ) -> tuple[str, EntryEdit | None]:
     """A new entry for the fact; raises `Refused` if the model knows it without memory."""
     stated = new.entry.quotations or fact.quotations or (new.entry.body,)
-    if all(any(says(text, statement) for text in seen.given) for statement in stated):
+    if all(any(says(text, statement) for text in seen.always_shown) for statement in stated):
         raise Refused("the model sees this in every session anyway")
     if not new.stamp.trusted and all(
         any(says(text, statement) for text in seen.shown) for statement in stated

@@ -157,7 +157,7 @@ def _must_be_closable(earlier: KnownEntry, later: UsersStatement, seen: Witness,
         raise Refused("it is unconfirmed; `sevenfold memory forget` removes it")
     if earlier.entry.pinned:
         raise Refused("it is pinned; `sevenfold memory unpin` lets it be closed")
-    records = [record for record in seen.said if f"{seen.session}/{record}" in earlier.stamp.evidence]
+    records = [record for record in seen.messages if f"{seen.session}/{record}" in earlier.stamp.evidence]
     if records:
         if seen.order(records[-1]) > seen.order(later.record):
             raise Refused("the user said it again after that")

@@ -52,7 +52,7 @@ class MemoryCommand(Struct, frozen=True):
     new_path: Annotated[str, Meta(description="rename: the new path.")] = ""
 
 
-NOTHING_SEEN = Witness({}, least="agent")
+NOTHING_SEEN = Witness({}, least_trusted="agent")
 """The witness for a model that works outside our sessions."""
 
 
@@ -194,7 +194,7 @@ class MemoryCommands:
         taken = {entry.entry.file for entry in files.values()}
         seen = self._witness()
         touched = (files[path].stamp.origin for path in contents if path in files)
-        least = least_trusted("model", seen.least, *touched)
+        least = least_trusted("model", seen.least_trusted, *touched)
         edits: dict[str, EntryEdit | None] = {}
         for path, content in contents.items():
             known = files.get(path)

@@ -12,7 +12,7 @@ from sevenfold.memory.quotation import QuotedStatement, nearest
 from sevenfold.memory.statements import statements, too_short
 from sevenfold.memory.words import distinctive_words, shared
 
-LEAST_LIKE = 0.5
+MIN_LIKENESS = 0.5
 """The least share of the words that matter in a quotation and in the statement that it seems to be from."""
 
 
@@ -29,18 +29,18 @@ class UsersStatement(Struct, frozen=True):
 class Witness(Struct, frozen=True):
     """Everything that the proposer of facts could read."""
 
-    said: Mapping[str, str]
+    messages: Mapping[str, str]
     """The user's messages, by record id, in the order in which they were sent."""
     days: Mapping[str, date] = {}
     """The dates of these records, where known."""
     times: Mapping[str, float] = {}
     """When these records were made, in seconds since 1970, where known."""
-    new: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
     """The records that were not examined before; if empty, all of them."""
     session: str = ""
-    least: Origin = "model"
+    least_trusted: Origin = "model"
     """The least trusted source of any other content in view."""
-    given: tuple[str, ...] = ()
+    always_shown: tuple[str, ...] = ()
     """Texts that the model gets in every session: instruction files, the system prompt."""
     only_users_words: bool = False
     """Whether the proposer was shown the user's own words and entries alone, or with them what the model said while
@@ -62,11 +62,11 @@ class Witness(Struct, frozen=True):
         """
         if too_short(quotation):
             return None
-        named = [message] if message in self.said else []
-        records = [*named, *(record for record in reversed(list(self.said)) if record not in named)]
+        named = [message] if message in self.messages else []
+        records = [*named, *(record for record in reversed(list(self.messages)) if record not in named)]
         misspelt: UsersStatement | None = None
         for record in records:
-            match = nearest(self.said[record], quotation, forgiving=forgiving)
+            match = nearest(self.messages[record], quotation, forgiving=forgiving)
             if match is None:
                 continue
             if match.exact or record in named:
@@ -82,23 +82,24 @@ class Witness(Struct, frozen=True):
         wanted = distinctive_words(quotation)
         best = 0.0
         closest = None
-        for record in [message] if message in self.said else self.said:
-            for statement in statements(self.said[record]):
+        for record in [message] if message in self.messages else self.messages:
+            for statement in statements(self.messages[record]):
                 own = distinctive_words(statement.text)
                 if own and wanted:
                     alike = len(shared(wanted, own)) / max(len(wanted), len(own))
-                    if alike >= max(best, LEAST_LIKE):
+                    if alike >= max(best, MIN_LIKENESS):
                         best = alike
                         closest = UsersStatement(statement.text, record, exact=False)
         return closest
 
     def order(self, record: str) -> int:
         """The place of a record among the user's messages; -1 if it is none of them."""
-        return next((position for position, known in enumerate(self.said) if known == record), -1)
+        records = list(self.messages)
+        return records.index(record) if record in self.messages else -1
 
     def is_new(self, record: str) -> bool:
         """Whether a record was not examined before."""
-        return record in self.new if self.new else record in self.said
+        return record in self.unread if self.unread else record in self.messages
 
 
 def _at(record: str, match: QuotedStatement) -> UsersStatement:

@@ -198,20 +198,20 @@ class Clearer:
         self._c.events.acted(proposed, tokens_before, tokens_after, reference, undoable=not by_provider)
         return plan
 
-    def _write_clearing(self, plan: Plan, before: int) -> str:
+    def _write_clearing(self, plan: Plan, tokens_before: int) -> str:
         reference = ""
         if plan.drops_thinking:
-            kept = self._last_turn() if not plan.drops_all_thinking else None
+            first_sent = self._last_turn() if not plan.drops_all_thinking else None
             # If only the oldest reasoning is dropped, the rest is still valid.
             epoch = self._c.open_epoch(
-                "clear", drops_thinking=True, before=kept, thinking_stays_valid=kept is not None
+                "clear", drops_thinking=True, before=first_sent, thinking_stays_valid=first_sent is not None
             )
             reference = epoch.id
         else:
             self._c.announce("clear")
         if plan.targets:
             about = MicrocompactMetadata(
-                pre_tokens=before, tokens_saved=plan.tokens, compacted_tool_ids=list(plan.targets)
+                pre_tokens=tokens_before, tokens_saved=plan.tokens, compacted_tool_ids=list(plan.targets)
             )
             reference = self._c.transcript.clear(about)
         return reference
@@ -229,9 +229,10 @@ class Clearer:
     def _last_turn(self) -> str | None:
         """The record that begins the turn of the newest answer: the user's words, or a summary, before it."""
         items = self._c.transcript.view.items
-        for said in (item.said for item in reversed(items[: self._c.clearable.answered + 1])):
-            if said.summary or (is_users(said) and not said.answers):
-                return said.uuid
+        for item in reversed(items[: self._c.clearable.answered + 1]):
+            record = item.said
+            if record.summary or (is_users(record) and not record.answers):
+                return record.uuid
         return None
 
     # -- deleting from the cached prefix by reference ---------------------------------------------
@@ -308,7 +309,7 @@ class Clearer:
         view = c.transcript.view
         idle = c.idle_seconds()
         price = profile.price(size.tokens)
-        asked = c.epoch.frame.edits is not None
+        provider_clears = c.epoch.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
         since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
@@ -330,8 +331,10 @@ class Clearer:
             reasoning=round(c.epoch.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=False,
-            provider=asked or _deletes(c),
-            near=may_ask and not asked and size.tokens >= settings.edits_trigger(c.window.threshold),
+            provider=provider_clears or _deletes(c),
+            near=may_ask
+            and not provider_clears
+            and size.tokens >= settings.edits_trigger(c.window.threshold),
             edited=c.edited,
             wire=size.wire,
             images=size.images,
@@ -414,18 +417,20 @@ class Clearer:
             if isinstance(decision, Clearing) and decision.uuid in view.undone:
                 exempt |= {*decision.about.compacted_tool_ids}
         placeholder_tokens = round(count(measure(CLEARED_RESULT)))
-        return [
-            OldResult(
+        results = []
+        for held in self._c.clearable.results:
+            not_sent_yet = held.place > self._c.clearable.answered
+            result = OldResult(
                 held.call,
                 round(count(held.weight)),
                 held.error,
-                held.place > self._c.clearable.answered or held.record in pinned or held.call in exempt,
-                held.weight.images,
-                held.weight.wire,
-                placeholder_tokens,
+                kept=not_sent_yet or held.record in pinned or held.call in exempt,
+                images=held.weight.images,
+                wire=held.weight.wire,
+                left=placeholder_tokens,
             )
-            for held in self._c.clearable.results
-        ]
+            results.append(result)
+        return results
 
 
 def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
@@ -433,8 +438,10 @@ def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
     log = c.transcript.log
     for position, request in own_requests(log):
         if request.why is not None:
-            boundaries = (entry.uuid for place, entry in log.boundaries() if place < position)
-            boundary = next(boundaries, None)
+            earlier = (
+                entry.uuid for boundary_position, entry in log.boundaries() if boundary_position < position
+            )
+            boundary = next(earlier, None)
             price = c.profile.price(request.why.used)
             # The engine's own calls after that request read from the cache it had written.
             read_price = price.read / 1e6 if price else 0.0

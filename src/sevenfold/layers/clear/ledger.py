@@ -69,10 +69,10 @@ class CostLedger(Struct, frozen=True):
 
     def grown(self, size: int, threshold: float, terms: Terms) -> CostLedger:
         """The ledger before a request of this size: without clearing, a compaction may have been due."""
-        other = size - self.ahead
-        if other < threshold or terms.left >= other:
+        size_without_clearing = size - self.ahead
+        if size_without_clearing < threshold or terms.left >= size_without_clearing:
             return replace(self, rate=terms.rate)
-        saved = terms.compaction + (other - terms.left) * terms.rate
+        saved = terms.compaction + (size_without_clearing - terms.left) * terms.rate
         return CostLedger(self.owed - saved, size - terms.left, terms.rate)
 
     def compacted(self, terms: Terms) -> CostLedger:

@@ -162,9 +162,9 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
             return None
         read = self.price.read / 1e6
         write = self.price.write(self.lifetime) / 1e6
-        after = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
+        tokens_after = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
         summary = self.window.budget(SUMMARY) * self.price.output / 1e6
-        return Terms(read, write, self.cold, min(self.fixed, after), after, summary)
+        return Terms(read, write, self.cold, min(self.fixed, tokens_after), tokens_after, summary)
 
     def bears(self, ledger: CostLedger) -> bool:
         """Whether the session can bear this ledger; True if prices are unknown."""
@@ -271,9 +271,14 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
     if moment.compacts and moment.limits.passed(wire, images):
         option = Option("clear", _freed(moment, targets), because="it would not be enough")
         return Plan(rule, "compact", "room", options=(option,))
-    if not any(need.worth(target) > 0 for need in needs for target in targets):
+    if not any(_meets_any(needs, target) for target in targets):
         return Option("clear", because=f"{rule}, but no result that may go holds any")
     return _clear(moment, "room", targets, rule)
+
+
+def _meets_any(needs: Sequence[Need], result: OldResult) -> bool:
+    """Whether clearing a result frees anything that is needed."""
+    return any(need.worth(result) > 0 for need in needs)
 
 
 def _full(moment: ClearingMoment) -> Plan | Option | None:
@@ -287,12 +292,12 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
     window = moment.window
     targets = _oldest(moment, moment.settings.size_keep, [_need(moment)])
     freed = _freed(moment, targets)
-    left = moment.most - freed
+    remaining = moment.most - freed
     much = freed >= window.budget(moment.settings.size_least_tokens)
-    saves = moment.most >= window.blocking > left
-    if targets and (left < window.threshold or much or saves):
+    saves = moment.most >= window.blocking > remaining
+    if targets and (remaining < window.threshold or much or saves):
         return _clear(moment, "full", targets, AT_THRESHOLD)
-    still_full = " and leave the conversation at the threshold" if left >= window.threshold else ""
+    still_full = " and leave the conversation at the threshold" if remaining >= window.threshold else ""
     return Option("clear", freed, because=f"it would free {freed:,} tokens{still_full}")
 
 
@@ -329,8 +334,8 @@ def _in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | None:
 
 def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
     """Why a clearing may not take the place of a compaction; empty if it may."""
-    left = moment.most - cleared.tokens
-    if left > moment.low:
+    remaining = moment.most - cleared.tokens
+    if remaining > moment.low:
         return _too_little(moment, cleared.tokens)
     if cleared.tokens < moment.window.budget(moment.settings.size_least_tokens):
         return f"it would free {cleared.tokens:,} tokens, too little to take the place of a compaction"
@@ -338,9 +343,10 @@ def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
 
 
 def _too_little(moment: ClearingMoment, freed: int) -> str:
-    left = moment.most - freed
+    remaining = moment.most - freed
     low = moment.low
-    return f"it would free {freed:,} tokens and leave {left:,}; to do without a summary at most {low:,} may be left"
+    outcome = f"it would free {freed:,} tokens and leave {remaining:,}"
+    return f"{outcome}; to do without a summary at most {low:,} may be left"
 
 
 def _provider_in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | Option | None:
@@ -403,12 +409,12 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
         return None
     read, write = _rates(moment)
     once = _rewrite(moment, cut.tokens)
-    each = cut.tokens * read - cut.moves * cut.behind * (write - read)
+    per_request = cut.tokens * read - cut.moves * cut.behind * (write - read)
     room = moment.window.threshold - moment.most
     # If no compaction is possible, a conversation that will soon be full cannot continue unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
-    saved = moment.expected * each - once
-    ledger = _cleared(moment, round(each / read))
+    saved = moment.expected * per_request - once
+    ledger = _cleared(moment, round(per_request / read))
     because = ""
     if cut.moves >= 1:
         # The part after the cut is rewritten each time and keeps growing, so its cost cannot be estimated.
@@ -503,10 +509,14 @@ def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> li
     missing = [need.amount for need in needs]
     for result in may:
         gains = [need.worth(result) for need in needs]
-        useful = any(gain > 0 and left > 0 for gain, left in zip(gains, missing, strict=True))
+        useful = any(
+            gain > 0 and still_missing > 0 for gain, still_missing in zip(gains, missing, strict=True)
+        )
         if useful or (not needs and _tokens(result) > 0):
             chosen.append(result)
-            missing = [left - max(0, gain) for gain, left in zip(gains, missing, strict=True)]
+            missing = [
+                still_missing - max(0, gain) for gain, still_missing in zip(gains, missing, strict=True)
+            ]
     return chosen
 
 

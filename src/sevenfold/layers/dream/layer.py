@@ -164,13 +164,13 @@ class Dreamer:
         newest = self._c.transcript.view.items[-1]
         if self._busy or newest.said.role != "assistant" or newest.said.calls:
             return
-        now = self._c.clock.now()
-        last = self._lock.last() or 0.0
+        time = self._c.clock.now()
+        last_dream = self._lock.last() or 0.0
         # A time in the future was written before the clock was set back, so it is ignored.
-        if 0 <= now - last < DAY or 0 <= now - self._scanned < BETWEEN_SCANS:
+        if 0 <= time - last_dream < DAY or 0 <= time - self._scanned < BETWEEN_SCANS:
             return
-        self._scanned = now
-        if self._sessions_since(last if last <= now else 0.0) < SESSIONS:
+        self._scanned = time
+        if self._sessions_since(last_dream if last_dream <= time else 0.0) < SESSIONS:
             return
         if not self._c.may_spend() or not self._memory.affords(self._c.settings.memory_daily_budget):
             return
@@ -191,25 +191,25 @@ class Dreamer:
             self._show(replace(self.task, state="killed"))
             return True
 
-    def _sessions_since(self, when: float) -> int:
+    def _sessions_since(self, since: float) -> int:
         """How many other sessions were modified since a time; no more are counted than make a dream due."""
         store = self._c.services.store
-        own = self._c.transcript.place.session
+        this_session = self._c.transcript.place.session
         # One more than are needed, because this session is usually the newest.
-        sessions = store.sessions(since=when, limit=SESSIONS + 1) if store is not None else ()
-        return sum(session.modified > when and session.name != own for session in sessions)
+        sessions = store.sessions(since=since, limit=SESSIONS + 1) if store is not None else ()
+        return sum(session.modified > since and session.name != this_session for session in sessions)
 
     # -- the dream -----------------------------------------------------------------------------------
 
     def _dream(self) -> Flow[Consolidation | None]:
-        known = yield from in_thread(self._memory.entries)
+        entries = yield from in_thread(self._memory.entries)
         take = partial(self._lock.take, self._c.clock.now())
-        if len(known) < LEAST_ENTRIES or not (yield from in_thread(take)):
+        if len(entries) < LEAST_ENTRIES or not (yield from in_thread(take)):
             return None
         self.task = DreamTask(self._c.clock.now())
         self._show(self.task)
         try:
-            proposal = yield from self._ask(known)
+            proposal = yield from self._ask(entries)
             self._show(replace(self.task, phase="consolidate"))
             outcome = yield from in_thread(
                 partial(dream, self._memory, proposal, self._goes_on, self._c.services.still_exists)
@@ -225,21 +225,21 @@ class Dreamer:
         self._lock.finish(self._c.clock.now())
         return outcome
 
-    def _ask(self, known: list[KnownEntry]) -> Flow[Proposal | None]:
+    def _ask(self, entries: list[KnownEntry]) -> Flow[Proposal | None]:
         """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""
         dreaming = fork(self._c, SOURCE)
         lines: list[str] = []
-        for known_entry in known:
-            origin = "the user" if known_entry.stamp.trusted else "unconfirmed"
-            text = shortened(known_entry.entry.words, 300)
-            lines.append(f"- {known_entry.entry.name} ({origin}, {day_of_entry(known_entry)}): {text}")
+        for known in entries:
+            origin = "the user" if known.stamp.trusted else "unconfirmed"
+            text = shortened(known.entry.words, 300)
+            lines.append(f"- {known.entry.name} ({origin}, {day_of_entry(known)}): {text}")
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
         dreaming.user(
             DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render()
         )
         rights = MemoryRights(self._reader, self._c.kinds)
         done = yield from work(dreaming, rights, most_turns=MOST_TURNS, after_answer=self._answered)
-        return None if done.outcome is None else read_proposal(_words(done.outcome), known)
+        return None if done.outcome is None else read_proposal(_words(done.outcome), entries)
 
     def _answered(self, outcome: Outcome) -> Flow[None]:
         """Show what the model wants to look at next; raises `Aborted` if the dream must not continue."""
@@ -301,13 +301,13 @@ class Dreamer:
         if outcome.done:
             self._tell("dream", f"dream: {'; '.join(outcome.done)}", len(outcome.edits))
 
-    def _tell(self, mechanism: str, what: str, items: int) -> None:
+    def _tell(self, mechanism: str, description: str, items: int) -> None:
         self._c.events.tell(
             Acted(
                 source=SOURCE,
                 layer="dream",
                 mechanism=mechanism,
-                what=what,
+                what=description,
                 why="a day and five sessions since the last",
                 items=items,
                 reference=self._memory.path,

@@ -63,16 +63,16 @@ class MemoryReader:
             lines = self._find(arguments[1:])
             shown = MOST_LINES
         else:
-            options, rest = _options(arguments[1:], name)
+            options, operands = _options(arguments[1:], name)
             look = {"ls": self._ls, "grep": self._grep}.get(name)
-            lines = look(options, rest) if look else self._read(name, options, rest)
+            lines = look(options, operands) if look else self._read(name, options, operands)
             shown = MOST_LINES if look else MOST_BYTES
         return mask_text(_limited(lines, shown)) or "(nothing)"
 
     # -- listing and searching -------------------------------------------------------------------
 
-    def _ls(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for path in rest or ("",):
+    def _ls(self, options: Mapping[str, str], paths: Sequence[str]) -> Iterator[str]:
+        for path in paths or ("",):
             start = self._relative(path)
             top = f"{start}/" if start and not start.endswith("/") else start
             below = [name.removeprefix(top) for name in self._names() if name.startswith(top)]
@@ -82,24 +82,28 @@ class MemoryReader:
 
     def _find(self, arguments: Sequence[str]) -> Iterator[str]:
         tests = next(
-            (position for position, word in enumerate(arguments) if word.startswith("-")), len(arguments)
+            (position for position, argument in enumerate(arguments) if argument.startswith("-")),
+            len(arguments),
         )
         names = self._files(*(arguments[:tests] or ("",)))
         for test, value in zip(arguments[tests::2], [*arguments[tests + 1 :: 2], ""], strict=False):
             if test in ("-name", "-iname", "-path"):
                 looked_at = {name: name if test == "-path" else name.rpartition("/")[2] for name in names}
-                names = [name for name, part in looked_at.items() if fnmatchcase(part, value)]
+                names = [
+                    name for name, matched_part in looked_at.items() if fnmatchcase(matched_part, value)
+                ]
             elif (test, value) != ("-type", "f"):
                 raise Refused(f"find supports only -name, -path and -type f here, not {test[:20]}.")
         yield from names
 
-    def _grep(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        pattern = options["e"] if "e" in options else rest[0] if rest else ""
-        paths = rest if "e" in options else rest[1:]
+    def _grep(self, options: Mapping[str, str], operands: Sequence[str]) -> Iterator[str]:
+        pattern = options["e"] if "e" in options else operands[0] if operands else ""
+        paths = operands if "e" in options else operands[1:]
         matches = _matcher(pattern, folded="i" in options)
         for name in self._files(*(paths or ("",))):
             lines = enumerate(self._lines(name), 1)
-            matching = [(number, text) for number, text in lines if matches(text) == ("v" not in options)]
+            inverted = "v" in options
+            matching = [(number, text) for number, text in lines if matches(text) != inverted]
             if "c" in options:
                 yield f"{name}:{len(matching)}"
             elif "l" in options:
@@ -109,8 +113,8 @@ class MemoryReader:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _read(self, command: str, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        names = self._files(*rest)
+    def _read(self, command: str, options: Mapping[str, str], paths: Sequence[str]) -> Iterator[str]:
+        names = self._files(*paths)
         if any(name.startswith(TRANSCRIPTS) for name in names):
             raise Refused("Transcripts can only be searched with grep, not read.")
         for name in names:
@@ -180,12 +184,12 @@ def _said(line: bytes) -> Iterator[str]:
     entry = entries.read(line)
     if not isinstance(entry, entries.Said) or entry.attachment or entry.summary:
         return
-    if entry.role == "assistant":
-        words = "\n".join(blocks.words_of(block) for block in entry.blocks if block.kind == "text")
-    else:
-        words = typed_words(entry)
-    who = "model" if entry.role == "assistant" else "user"
-    yield from (f"{entry.timestamp[:10]} {who}: {text}" for text in words.splitlines() if text.strip())
+    by_model = entry.role == "assistant"
+    text = blocks.text_of(entry.blocks) if by_model else typed_words(entry)
+    speaker = "model" if by_model else "user"
+    for line_of_text in text.splitlines():
+        if line_of_text.strip():
+            yield f"{entry.timestamp[:10]} {speaker}: {line_of_text}"
 
 
 def _split(line: str) -> list[str]:
@@ -196,7 +200,7 @@ def _split(line: str) -> list[str]:
         arguments = list(lexer)
     except ValueError as error:
         raise Refused(f"This line cannot be read: {error}.") from error
-    if _EXPANSION.search(line) or any(_SHELL.fullmatch(word) for word in arguments):
+    if _EXPANSION.search(line) or any(_SHELL.fullmatch(argument) for argument in arguments):
         raise Refused("One command a line: no pipes, redirection or substitution.")
     return arguments
 
@@ -204,12 +208,12 @@ def _split(line: str) -> list[str]:
 def _options(arguments: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
     """Parse the options of a command, by letter, and its other arguments."""
     if name in ("head", "tail"):
-        arguments = [_LINES.sub(r"-n\1", word) for word in arguments]
+        arguments = [_LINES.sub(r"-n\1", argument) for argument in arguments]
     try:
-        options, rest = gnu_getopt(list(arguments), _OPTIONS.get(name, ""))
+        options, operands = gnu_getopt(list(arguments), _OPTIONS.get(name, ""))
     except GetoptError as error:
         raise Refused(f"{name} has no option -{error.opt[:20]} here, or no value for it.") from error
-    return {letter.removeprefix("-"): value for letter, value in options}, rest
+    return {letter.removeprefix("-"): value for letter, value in options}, operands
 
 
 def _count(options: Mapping[str, str]) -> int:
@@ -225,35 +229,37 @@ def _matcher(pattern: str, *, folded: bool) -> Matcher:
         )
     if folded:
         pattern = pattern.casefold()
-    choices = [
-        [re.sub(r"\\(.)", r"\1", part) for part in choice.split(".*")]
-        for choice in re.split(r"\\?\|", pattern)
-    ]
+    alternatives = [_words_in_order(alternative) for alternative in re.split(r"\\?\|", pattern)]
 
     def matches(text: str) -> bool:
-        held = text.casefold() if folded else text
-        return any(_in_order(held, parts) for parts in choices)
+        searched = text.casefold() if folded else text
+        return any(_in_order(searched, words) for words in alternatives)
 
     return matches
 
 
-def _in_order(text: str, parts: Sequence[str]) -> bool:
-    at = 0
-    for part in parts:
-        start = text.find(part, at)
+def _words_in_order(alternative: str) -> list[str]:
+    """The plain words of a pattern that must follow one another."""
+    return [re.sub(r"\\(.)", r"\1", word) for word in alternative.split(".*")]
+
+
+def _in_order(text: str, words: Sequence[str]) -> bool:
+    position = 0
+    for word in words:
+        start = text.find(word, position)
         if start < 0:
             return False
-        at = start + len(part)
+        position = start + len(word)
     return True
 
 
-def _limited(lines: Iterator[str], most: int) -> str:
+def _limited(lines: Iterator[str], max_lines: int) -> str:
     """Join as many lines as fit, with a note if there are more."""
     shown: list[str] = []
     room = MOST_BYTES
     for line in lines:
         room -= len(line) + 1
-        if len(shown) == most or room < 0:
+        if len(shown) == max_lines or room < 0:
             return "\n".join([*shown, "(there is more: narrow it down)"])
         shown.append(line)
     return "\n".join(shown)

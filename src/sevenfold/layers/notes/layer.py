@@ -102,13 +102,13 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
     keeper = c.state(NotesKeeper)
     compactor = c.state(Compactor)
     yield from keeper.waiting()
-    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_start_size)
-    candidate = yield from keeper.serving(most)
-    done = (
-        candidate
-        if isinstance(candidate, str)
-        else (yield from compactor.compact_with(request, *candidate, most))
-    )
+    limit = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_start_size)
+    candidate = yield from keeper.serving(limit)
+    done: Compacted | str | None
+    if isinstance(candidate, str):
+        done = candidate
+    else:
+        done = yield from compactor.compact_with(request, *candidate, limit)
     if isinstance(done, str):
         c.events.aside("notes", done)
     return done
@@ -128,11 +128,13 @@ class Updated(Struct, frozen=True):
         changed = notes.apply(self.before, answer)
         return changed if isinstance(changed, Failure) else replace(self, notes=changed)
 
-    def over(self, now: NotesText) -> NotesText:
+    def over(self, current: NotesText) -> NotesText:
         """The notes after the update; sections edited in the meantime keep those edits."""
-        before = self.before.sections
+        at_beginning = self.before.sections
         sections = self.notes.sections
-        edited = {name: text for name, text in now.sections.items() if text != before.get(name, "")}
+        edited = {
+            name: text for name, text in current.sections.items() if text != at_beginning.get(name, "")
+        }
         return NotesText({**sections, **edited})
 
 
@@ -148,9 +150,9 @@ class Candidate(Struct, frozen=True):
     draft: Draft
 
 
-def _shortfall(came: Updated | Failure) -> str:
+def _shortfall(outcome: Updated | Failure) -> str:
     """Why no notes came of an update; empty if there are some."""
-    return f"no notes came of it: {came.detail}" if isinstance(came, Failure) else ""
+    return f"no notes came of it: {outcome.detail}" if isinstance(outcome, Failure) else ""
 
 
 class NotesKeeper:
@@ -182,15 +184,15 @@ class NotesKeeper:
             return
         job = self._job = self._c.clock.now(), Signal()
         self._tried = view.tip, view.boundary
-        self._c.run_background(self.update(), lambda came: self._done(job, came), "notes", _shortfall)
+        self._c.run_background(self.update(), lambda outcome: self._done(job, outcome), "notes", _shortfall)
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask a model, in a fork, to update the current notes."""
         begun = self._begun()
-        asked = fork(self._c, SOURCE)
-        asked.user(notes.instruction(begun.before, self._c.window, self._c.count))
+        asking = fork(self._c, SOURCE)
+        asking.user(notes.instruction(begun.before, self._c.window, self._c.count))
         try:
-            outcome = yield from asked.turn()
+            outcome = yield from asking.turn()
         except ModelError as error:
             return Failure("api_error", str(error))
         return begun.after("\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
@@ -201,8 +203,8 @@ class NotesKeeper:
 
     def _begun(self) -> Updated:
         view = self._c.transcript.view
-        now = self._now()
-        return Updated(now, view.tip or "", view.boundary, now)
+        current = self._now()
+        return Updated(current, view.tip or "", view.boundary, current)
 
     def _now(self) -> NotesText:
         """The current notes."""
@@ -234,15 +236,15 @@ class NotesKeeper:
                 f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are"
             )
 
-    def _done(self, job: tuple[float, Signal], came: Updated | Failure | Exception) -> None:
+    def _done(self, job: tuple[float, Signal], outcome: Updated | Failure | Exception) -> None:
         try:
             if self._alive() is not job:
                 self._aside("an update came too late and was thrown away")
-            elif isinstance(came, Updated):
-                self.store(came)
+            elif isinstance(outcome, Updated):
+                self.store(outcome)
                 self._failures = 0
             else:
-                self._failed(came.detail if isinstance(came, Failure) else str(came))
+                self._failed(outcome.detail if isinstance(outcome, Failure) else str(outcome))
         except SevenfoldError as error:
             self._failed(str(error))
         finally:
@@ -254,11 +256,11 @@ class NotesKeeper:
         self._aside(reason)
         self._failures += 1
         if self._failures == breaker.FAILURES:
-            told = (
+            message = (
                 f"the session notes could not be brought up to date {self._failures} times in a row ({reason}): they "
                 "are tried again after a compaction, and else more and more rarely; the setting notes stops them"
             )
-            self._c.events.aside("breaker", told, source=SOURCE)
+            self._c.events.aside("breaker", message, source=SOURCE)
 
     def _aside(self, reason: str) -> None:
         self._c.events.aside("notes", reason, source=SOURCE)
@@ -270,11 +272,11 @@ class NotesKeeper:
     def _since(self) -> Since:
         """What happened since the last update, found by searching the view from its end."""
         view = self._c.transcript.view
-        known = {self.covered(), self._tried[0]} - {None}
+        already_counted = {self.covered(), self._tried[0]} - {None}
 
         def fresh(item: Item) -> bool:
             # A summary or attachment that a compaction added is not new content: growth is counted from there.
-            return item.said.uuid not in known and not view.added_by(item.said.uuid)
+            return item.said.uuid not in already_counted and not view.added_by(item.said.uuid)
 
         since = list(takewhile(fresh, reversed(view.items)))
         first = len(since) == len(view.items) and view.boundary is None
@@ -296,30 +298,30 @@ class NotesKeeper:
                 return decision.covered if decision.boundary == view.boundary else None
         return None
 
-    def most_left(self, most: int) -> int:
-        """The size below which notes must bring the conversation: ``most``, and a quarter of the messages must go.
+    def most_left(self, limit: int) -> int:
+        """The size below which notes must bring the conversation: ``limit``, and a quarter of the messages must go.
 
         If they free less, another compaction follows soon, and the next engine does better.
         """
         fixed = self._fixed()
-        return min(most, fixed + int(MOST_LEFT * (self._c.size().high - fixed)))
+        return min(limit, fixed + int(MOST_LEFT * (self._c.size().high - fixed)))
 
     def too_little(self) -> str:
         """Why even notes that cover everything could not serve as the summary; empty if they could."""
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
-    def serve(self, most: int) -> tuple[Scope, Attempt] | str:
+    def serve(self, limit: int) -> tuple[Scope, Attempt] | str:
         """The notes as a summary, with the division of the conversation; or the reason why they cannot serve.
 
-        They serve only if the conversation then has fewer than ``most`` tokens.
+        They serve only if the conversation then has fewer than ``limit`` tokens.
         """
-        return drive(self.serving(most), None)
+        return drive(self.serving(limit), None)
 
-    def serving(self, most: int) -> Flow[tuple[Scope, Attempt] | str]:
+    def serving(self, limit: int) -> Flow[tuple[Scope, Attempt] | str]:
         """Like `serve`, as a flow: the caller is not blocked while the log is searched."""
         while True:
-            candidate = self._candidate(most)
+            candidate = self._candidate(limit)
             if isinstance(candidate, str):
                 return candidate
             edition, drift = self._log_check
@@ -330,9 +332,9 @@ class NotesKeeper:
             else:
                 return candidate.scope, Attempt(candidate.draft, "notes")
 
-    def would_serve(self, most: int) -> bool:
+    def would_serve(self, limit: int) -> bool:
         """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
-        candidate = self._candidate(most)
+        candidate = self._candidate(limit)
         if isinstance(candidate, str):
             return False
         if self._log_check[0] == candidate.edition:
@@ -346,12 +348,12 @@ class NotesKeeper:
         drift = yield from in_thread(partial(self._drift, candidate))
         self._log_check = candidate.edition, drift
 
-    def _finish_log_check(self, came: Exception | None) -> None:
+    def _finish_log_check(self, error: Exception | None) -> None:
         self._is_checking_log = False
-        if came is not None:
-            self._aside(str(came))
+        if error is not None:
+            self._aside(str(error))
 
-    def _candidate(self, most: int) -> Candidate | str:
+    def _candidate(self, limit: int) -> Candidate | str:
         """The notes with what they would replace, not yet checked against the log; or why they cannot serve."""
         text = self._file.read()
         mark = self.covered()
@@ -371,11 +373,9 @@ class NotesKeeper:
         draft = read_draft(f"<summary>\n{summary}\n</summary>")
         if isinstance(draft, Failure):
             return draft.detail
-        kept = self._fixed() + self._c.load(divided.kept) + self._c.count(summary)
-        if kept >= most:
-            return (
-                f"with what must be kept {kept:,} tokens would be left, and fewer than {most:,} are wanted"
-            )
+        remaining = self._fixed() + self._c.load(divided.kept) + self._c.count(summary)
+        if remaining >= limit:
+            return f"with what must be kept {remaining:,} tokens would be left, and fewer than {limit:,} are wanted"
         return Candidate((text, mark, view.boundary, view.version), held, divided, draft)
 
     def _divided(self, mark: str) -> Scope | str:
@@ -387,10 +387,10 @@ class NotesKeeper:
         while start > 0 and not (start == len(items) or view.begins_round(items[start].said.uuid)):
             start -= 1
         if not any(item.said.role == "assistant" for item in items[:start]):
-            least = (
+            minimum = (
                 f"{self._c.window.budget(notes.KEEP_TOKENS):,} tokens and {notes.KEEP_MESSAGES} messages"
             )
-            return f"behind notes at least {least} stay word for word, and there is hardly more than that"
+            return f"behind notes at least {minimum} stay word for word, and there is hardly more than that"
         return Scope(tuple(items[:start]), tuple(items[start:]), "up_to")
 
     def _fixed(self) -> int:

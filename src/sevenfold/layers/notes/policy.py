@@ -66,21 +66,21 @@ class NotesText(Struct, frozen=True):
 
     def render(self) -> str:
         """The notes as stored in the file."""
-        parts = []
+        rendered = []
         for name, says in SECTIONS.items():
             text = self.sections.get(name, "").strip("\n")
-            parts.append(f"# {name}\n_{says}_\n" + (f"\n{text}\n" if text else ""))
-        return "\n".join(parts)
+            rendered.append(f"# {name}\n_{says}_\n" + (f"\n{text}\n" if text else ""))
+        return "\n".join(rendered)
 
 
 def read(text: str) -> NotesText:
     """Read notes from a file, even an edited one: the text under a known header belongs to its section."""
     sections: dict[str, str] = {}
-    _, *parts = _HEADER.split(text)
-    for name, under in zip(parts[::2], parts[1::2], strict=True):
+    _, *headers_and_texts = _HEADER.split(text)
+    for name, under in zip(headers_and_texts[::2], headers_and_texts[1::2], strict=True):
         body = under.strip("\n")
-        first, _, rest = body.partition("\n")
-        sections[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
+        first, _, below_italics = body.partition("\n")
+        sections[name] = (below_italics if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
     return NotesText(sections)
 
 
@@ -128,16 +128,16 @@ def apply(notes: NotesText, answer: str) -> NotesText | Failure:
 
 def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str:
     """The notes as a summary; a section that is too long is cut, with a note that says where the rest is."""
-    most = window.budget(SECTION_TOKENS)
-    parts = []
+    limit = window.budget(SECTION_TOKENS)
+    rendered = []
     for name in SECTIONS:
         text = notes.sections.get(name, "").strip()
         if not text:
             continue
-        if count(text) > most:
-            text = _cut(text, most, count) + f"\n[Cut here. The whole of this section is in {path}]"
-        parts.append(f"### {name}\n_{SECTIONS[name]}_\n{text}")
-    return "\n\n".join(parts)
+        if count(text) > limit:
+            text = _cut(text, limit, count) + f"\n[Cut here. The whole of this section is in {path}]"
+        rendered.append(f"### {name}\n_{SECTIONS[name]}_\n{text}")
+    return "\n\n".join(rendered)
 
 
 def names(notes: NotesText) -> list[str]:
@@ -155,32 +155,32 @@ def keep_from(
     Everything the notes do not cover is kept. From there it goes back until the minimum is reached, but not past the
     previous summary nor beyond the maximum.
     """
-    place = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
-    if place is None:
+    last_covered = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
+    if last_covered is None:
         return None
-    start = place + 1
-    kept = sum(tokens(item) for item in items[start:])
+    start = last_covered + 1
+    tokens_kept = sum(tokens(item) for item in items[start:])
     spoken = sum(_spoken(item) for item in items[start:])
-    while start > 0 and (kept < window.budget(KEEP_TOKENS) or spoken < KEEP_MESSAGES):
+    while start > 0 and (tokens_kept < window.budget(KEEP_TOKENS) or spoken < KEEP_MESSAGES):
         item = items[start - 1]
-        if item.said.summary or kept + tokens(item) > window.budget(KEEP_MOST):
+        if item.said.summary or tokens_kept + tokens(item) > window.budget(KEEP_MOST):
             break
         start -= 1
-        kept += tokens(item)
+        tokens_kept += tokens(item)
         spoken += _spoken(item)
     return start
 
 
 def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
     """A request to shorten the sections that are too long, worded more urgently the more they exceed the limit."""
-    most = window.budget(SECTION_TOKENS)
+    limit = window.budget(SECTION_TOKENS)
     total = window.budget(TOTAL_TOKENS)
     sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}
-    over = sorted((pair for pair in sizes.items() if pair[1] > most), key=lambda pair: -pair[1])
+    over = sorted((pair for pair in sizes.items() if pair[1] > limit), key=lambda pair: -pair[1])
     whole = sum(sizes.values())
     if not over and whole <= total:
         return None
-    worst = max([size / most for _, size in over] + [whole / total])
+    worst = max([size / limit for _, size in over] + [whole / total])
     names = ", ".join(f"{name} ({size:,} tokens)" for name, size in over)
     return " ".join(KeepShort.of(worst, names, whole, total).render().split("\n"))
 
@@ -190,14 +190,14 @@ def _plain(text: str) -> str:
     return re.sub(r"^# ", "## ", text.strip("\n"), flags=re.MULTILINE)
 
 
-def _cut(text: str, most: int, count: Count) -> str:
+def _cut(text: str, limit: int, count: Count) -> str:
     lines = text.splitlines()
-    while len(lines) > 1 and count("\n".join(lines)) > most:
+    while len(lines) > 1 and count("\n".join(lines)) > limit:
         lines = lines[: max(1, int(len(lines) * 0.9))]
-    kept = "\n".join(lines)
-    while count(kept) > most and len(kept) > 1:
-        kept = kept[: int(len(kept) * 0.9)]
-    return kept
+    text_kept = "\n".join(lines)
+    while count(text_kept) > limit and len(text_kept) > 1:
+        text_kept = text_kept[: int(len(text_kept) * 0.9)]
+    return text_kept
 
 
 def _spoken(item: Item) -> bool:

@@ -52,11 +52,11 @@ class Offload:
         """
         view = c.transcript.view
         state = c.state(Settled)
-        now = (view, view.version, len(view), c.settings, c.account.tip)
-        if now != state.settled:
+        moment = (view, view.version, len(view), c.settings, c.account.tip)
+        if moment != state.settled:
             if unsent := unsent_results(c):
                 _settle(c, unsent, _budget(c))
-            state.settled = now
+            state.settled = moment
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
         """Over the blocking limit, offload more of the results that were never sent."""
@@ -87,10 +87,10 @@ class Offload:
                 match _put_away(c, big, budget):
                     case None:
                         refused.append(block.id)
-                    case text, Stored(path="") as place:
-                        failed[block.id] = text, place
-                    case text, place:
-                        stored[block.id] = place
+                    case text, Stored(path="") as location:
+                        failed[block.id] = text, location
+                    case text, location:
+                        stored[block.id] = location
                         block = blocks.with_words(block, text)
             shown.append(block)
         try:
@@ -104,8 +104,8 @@ class Offload:
                     shown[number] = blocks.with_words(block, failed[block.id][0])
             c.transcript.user(shown, stored=stored)
             return
-        for call, (text, place) in failed.items():
-            _decide(c, call, text, place)
+        for call, (text, location) in failed.items():
+            _decide(c, call, text, location)
         if refused:
             _try(c, Keep(tool_use_ids=refused))
 
@@ -133,8 +133,10 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
     due = alone + offload.too_much_together(sharing, budget)
     if not due:
         return []
-    decided = (decision for decision in c.transcript.view.decisions() if isinstance(decision, Keep))
-    kept_calls = {call for decision in decided for call in decision.tool_use_ids}
+    kept_calls: set[str] = set()
+    for decision in c.transcript.view.decisions():
+        if isinstance(decision, Keep):
+            kept_calls.update(decision.tool_use_ids)
     return [big for big in due if big.block.id not in kept_calls]
 
 
@@ -160,10 +162,10 @@ def _proposal(big: Big, budget: Budget) -> Proposed:
     return Proposed(
         layer="offload",
         mechanism=big.mechanism,
-        what=f"offload a result of {len(big.found.text):,} characters",
+        what=f"offload a result of {len(big.content.text):,} characters",
         why=big.why,
         items=1,
-        tokens=max(0, len(big.found.text) - budget.preview) // CHARACTERS_PER_TOKEN,
+        tokens=max(0, len(big.content.text) - budget.preview) // CHARACTERS_PER_TOKEN,
         targets=(big.block.id,),
     )
 
@@ -184,13 +186,13 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
     proposed = _proposal(big, budget)
     if not c.events.may(proposed):
         return None
-    content = c.gate.content(big.found.content) if c.gate else big.found.content
+    content = c.gate.content(big.content.content) if c.gate else big.content.content
     try:
-        path = c.services.results.keep(big.block.id + big.found.name_ending, content)
+        path = c.services.results.keep(big.block.id + big.content.name_ending, content)
     except TranscriptError as error:
         c.events.aside("offload", str(error), error=error)
-        return offload.truncated(big, str(error)), _stored("", big.found.content)
-    characters = len(big.found.text)
+        return offload.truncated(big, str(error)), _stored("", big.content.content)
+    characters = len(big.content.text)
     per_token = CHARACTERS_PER_TOKEN
     c.events.acted(proposed, characters // per_token, min(characters, budget.preview) // per_token, path)
     return offload.stored(big, path, budget), _stored(path, content)

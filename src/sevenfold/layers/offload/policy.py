@@ -69,8 +69,8 @@ class Big(Struct, frozen=True):
     """A result that should be offloaded."""
 
     block: Block
-    found: Whole
-    most: int
+    content: Whole
+    limit: int
     """The most characters of it to send if it cannot be stored."""
     why: str
     mechanism: str
@@ -109,7 +109,7 @@ def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> l
 
 def stored(big: Big, path: str, budget: Budget) -> str:
     """The text to send in place of a stored result."""
-    content = big.found
+    content = big.content
     text = cut(content.text, budget.preview)
     if path.startswith(RESULT):
         return KeptResult(characters=len(content.text), name=path, text=text).render()
@@ -118,6 +118,6 @@ def stored(big: Big, path: str, budget: Budget) -> str:
 
 def truncated(big: Big, problem: str) -> str:
     """The text to send for a result that could not be stored: as much of it as its limit allows."""
-    content = big.found
-    shown = cut(big.found.text[: big.most], big.most)
+    content = big.content
+    shown = cut(big.content.text[: big.limit], big.limit)
     return CutResult(shown=len(shown), characters=len(content.text), problem=problem, text=shown).render()

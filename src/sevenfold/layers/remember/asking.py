@@ -26,8 +26,8 @@ def ask(c: Conversation, look: Look, source: str) -> Flow[tuple[str, float | Non
     """Ask in a plain call; returns the answer and its cost."""
     instruction = look.instruction(in_view=False).render()
     message = Message.of("user", c.gated([blocks.text(instruction)]))
-    most = min(policy.MOST_OUTPUT, c.profile.max_output)
-    outcome = yield from turn(plain_call(c, c.profile, [message], source, most))
+    max_tokens = min(policy.MOST_OUTPUT, c.profile.max_output)
+    outcome = yield from turn(plain_call(c, c.profile, [message], source, max_tokens))
     return blocks.text_of(outcome.reply.answer.blocks), outcome.cost
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -35,6 +35,7 @@ from sevenfold.layers.remember.span import (
     SearchSpan,
     others_in,
     portion_of,
+    records_after,
     remarks_in,
     span_of,
     users_typed,
@@ -106,11 +107,11 @@ class ReadingRights:
 
     def carry_out(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
         """Carry out the first calls; those beyond the limit, or with the answer due, are refused."""
-        taken = 0 if last or self._run is None else MOST_READS
+        allowed = 0 if last or self._run is None else MOST_READS
         results: list[Block] = []
-        if self._run is not None and taken:
-            results += intake.results((yield from self._run(calls[:taken])))
-        return [*results, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
+        if self._run is not None and allowed:
+            results += intake.results((yield from self._run(calls[:allowed])))
+        return [*results, *(blocks.result(call.id, NO_TOOLS) for call in calls[allowed:])]
 
 
 class MemoryKeeper:
@@ -201,13 +202,13 @@ class MemoryKeeper:
 
     def _fitting(self, prompt: str) -> list[FittingEntry]:
         """The fitting entries of the project's and the user's memory."""
-        other = self._c.services.user_memory
-        known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
-        likeness = self._likeness() if known else None
+        user_memory = self._c.services.user_memory
+        entries = [*self._memory.entries(), *(user_memory.entries() if user_memory is not None else ())]
+        likeness = self._likeness() if entries else None
         if likeness is not None:
-            self._texts = [entry.entry.words for entry in known]
+            self._texts = [entry.entry.words for entry in entries]
             likeness.prepare(self._texts)
-        return fitting(prompt, known, self._memory.today(), likeness)
+        return fitting(prompt, entries, self._memory.today(), likeness)
 
     def _likeness(self) -> StatementVectors | None:
         """The comparison by meaning, if installed and switched on; loaded on first use."""
@@ -227,7 +228,7 @@ class MemoryKeeper:
         if not self._looked_at_others:
             self._looked_at_others = True
             self._c.run_background(others.look(self._c, self._unseen), self._others_done, "memory")
-        if not self._marked and policy.worth_asking(self._span().said):
+        if not self._marked and policy.worth_asking(self._span().messages):
             self._marked = True
             self._c.run_background(self._mark(), self._noted)
 
@@ -249,7 +250,7 @@ class MemoryKeeper:
         """Look at the session as if it had ended, if there was no turn for ten minutes."""
         with self._c.lock:
             waited = self._c.clock.now() - self._turn_ended
-            if self._busy or self._leaving or waited < policy.IDLE_SECONDS or not self._span().said:
+            if self._busy or self._leaving or waited < policy.IDLE_SECONDS or not self._span().messages:
                 return
             if not self._rested:
                 self._rested = self._start(self._rest_of_session(), free=True)
@@ -259,7 +260,7 @@ class MemoryKeeper:
     def before_hiding(self) -> None:
         """Before a compaction, look at the words it may hide; nothing waits for that."""
         span = self._span()
-        if span.said and not self._busy and not self._leaving:
+        if span.messages and not self._busy and not self._leaving:
             self._start(self._plain_look(span))
 
     def _look(self) -> None:
@@ -273,7 +274,7 @@ class MemoryKeeper:
             return
         if span.hidden:
             self._start(self._rest_of_session())
-        elif policy.sounds_lasting(span.said) and breaker.interval_factor(self._failures) == 1:
+        elif policy.sounds_lasting(span.messages) and breaker.interval_factor(self._failures) == 1:
             self._start(self._fork_look(span) if self._prefers_fork(span) else self._plain_look(span))
 
     def _start(self, flow: Flow[tuple[SearchSpan, list[Admission]]], *, free: bool = False) -> bool:
@@ -300,14 +301,14 @@ class MemoryKeeper:
                 self._deferred = True
                 self._later(f"it would take more than {policy.USUAL_SHARE:.1%} of the bill now")
             return False
-        most = self._c.settings.memory_daily_budget
+        daily_budget = self._c.settings.memory_daily_budget
         today = self._memory.today()
         spent = self._memory.spent
-        if most is None or spent < most:
+        if daily_budget is None or spent < daily_budget:
             return True
         if self._paused != today:
             self._paused = today
-            self._later(f"${spent:.2f} of ${most:.2f} are spent today (memory_daily_budget)")
+            self._later(f"${spent:.2f} of ${daily_budget:.2f} are spent today (memory_daily_budget)")
         return False
 
     def _later(self, why: str) -> None:
@@ -322,9 +323,10 @@ class MemoryKeeper:
         if price is None:
             return True
         warm = c.idle_seconds() < SECONDS[c.epoch.lifetimes.tail]
-        plain = policy.PLAIN_TOKENS + sum(map(c.count, span.said.values()))
-        both = policy.cost_of_fork(price, c.size().tokens), policy.cost_of_plain_call(price, plain)
-        return warm and (both[0] or 0.0) <= (both[1] or 0.0)
+        plain_size = policy.PLAIN_TOKENS + sum(map(c.count, span.messages.values()))
+        fork_usd = policy.cost_of_fork(price, c.size().tokens) or 0.0
+        plain_usd = policy.cost_of_plain_call(price, plain_size) or 0.0
+        return warm and fork_usd <= plain_usd
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -339,7 +341,7 @@ class MemoryKeeper:
 
     def _plain_look(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
         """Ask in a separate small request that shows the messages, and nothing else of the conversation."""
-        if not policy.worth_asking(span.said):
+        if not policy.worth_asking(span.messages):
             yield from in_thread(partial(self._unseen.done, self._session, span.covered))
             self._marked = False
             return span, []
@@ -379,7 +381,7 @@ class MemoryKeeper:
         return (yield from self._plain_look(span))
 
     def _prepared(self, span: SearchSpan) -> Look:
-        return Look.at(span.said, span.days, span.around, self._memory.entries(), self._memory.today())
+        return Look.at(span.messages, span.days, span.around, self._memory.entries(), self._memory.today())
 
     def _admitted(
         self,
@@ -400,12 +402,12 @@ class MemoryKeeper:
 
     def _ask(self, look: Look) -> Flow[tuple[str, Sequence[Block]]]:
         """Ask the model for facts; returns its answer, and the calls and results of what it read before."""
-        asked = fork(self._c, SOURCE)
+        asking = fork(self._c, SOURCE)
         run = self._c.read_only if policy.may_read(self._usd, self._c.account) else None
         reading = [name for name, kind in self._c.kinds.items() if kind in READS and run is not None]
-        asked.user(look.instruction(in_view=True, reading=reading).render())
+        asking.user(look.instruction(in_view=True, reading=reading).render())
         rights = ReadingRights(self._c.read_only)
-        done = yield from work(asked, rights, most_turns=MOST_TURNS, after_answer=self._answered)
+        done = yield from work(asking, rights, most_turns=MOST_TURNS, after_answer=self._answered)
         if done.outcome is None:
             raise ModelError(f"it kept calling tools for {done.turns} turns")
         return blocks.text_of(done.outcome.reply.answer.blocks), done.seen
@@ -420,30 +422,30 @@ class MemoryKeeper:
         read: Sequence[Block],
         ending: Sequence[LastingFact] | None,
     ) -> list[Admission]:
-        seen = witness(self._c, span, read)
+        evidence = witness(self._c, span, read)
         likeness = self._likeness() if facts else None
         alike = likeness.alike if likeness is not None else None
         if ending is not None:
-            return admit_apart(self._memory, facts, ending, seen, self._c.clock.now(), alike)
-        alone = replace(seen, only_users_words=True)
+            return admit_apart(self._memory, facts, ending, evidence, self._c.clock.now(), alike)
+        alone = replace(evidence, only_users_words=True)
         return admit(self._memory, facts, alone, self._c.clock.now(), alike)
 
-    def _done(self, came: tuple[SearchSpan, list[Admission]] | Exception) -> None:
+    def _done(self, outcome: tuple[SearchSpan, list[Admission]] | Exception) -> None:
         self._busy = False
         if self._gone:
             return
-        if isinstance(came, Exception):
+        if isinstance(outcome, Exception):
             self._failures += 1
-            self._aside(f"nothing was remembered: {came}")
+            self._aside(f"nothing was remembered: {outcome}")
         else:
-            span, admitted = came
+            span, admitted = outcome
             self._failures = 0
             if span.covered:
                 self._cover(span.covered)
             self._report(admitted)
         if self._leaving:
             self._look_at_the_end()
-        elif not isinstance(came, Exception) and (self._again or came[0].hidden):
+        elif not isinstance(outcome, Exception) and (self._again or outcome[0].hidden):
             self._again = False
             self._look()
 
@@ -476,21 +478,21 @@ class MemoryKeeper:
         self._covered.add(record)
         self._since = self._c.clock.now()
 
-    def _others_done(self, came: list[others.OtherLook] | Exception) -> None:
+    def _others_done(self, outcome: list[others.OtherLook] | Exception) -> None:
         if self._gone:
             return
-        if isinstance(came, Exception):
-            self._aside(f"what earlier sessions left was not looked at: {came}")
+        if isinstance(outcome, Exception):
+            self._aside(f"what earlier sessions left was not looked at: {outcome}")
             return
-        for look in came:
+        for look in outcome:
             if look.problem:
                 self._aside(f"session {look.session} was not looked at: {look.problem}")
             self._report(look.admitted)
 
-    def _noted(self, came: object) -> None:
-        if isinstance(came, Exception):
+    def _noted(self, outcome: object) -> None:
+        if isinstance(outcome, Exception):
             self._marked = False
-            self._aside(f"it could not be noted that there are words to look at: {came}")
+            self._aside(f"it could not be noted that there are words to look at: {outcome}")
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -517,10 +519,10 @@ class MemoryKeeper:
     def cost_at_end(self) -> float | None:
         """The expected cost of the look at the end, if the session ended now; None if there is nothing to look at."""
         c = self._c
-        messages = self._span().said
+        messages = self._span().messages
         if not c.settings.extraction or c.settings.memory_wait == 0 or not policy.worth_asking(messages):
             return None
-        size = policy.PLAIN_TOKENS + sum(map(c.count, portion_of(self._span()).said.values()))
+        size = policy.PLAIN_TOKENS + sum(map(c.count, portion_of(self._span()).messages.values()))
         return policy.cost_of_plain_call(c.profile.price(size), size)
 
     def hurry(self) -> None:
@@ -533,14 +535,14 @@ class MemoryKeeper:
             if self._gone:
                 return
             self._gone = True
-            rest = self._span().said if self._c.settings.extraction else {}
-            if not (rest and policy.worth_asking(rest)) and not self._busy:
+            unread = self._span().messages if self._c.settings.extraction else {}
+            if not (unread and policy.worth_asking(unread)) and not self._busy:
                 return
-            count = f"{len(rest)} message{'s' * (len(rest) != 1)}"
+            count = f"{len(unread)} message{'s' * (len(unread) != 1)}"
             self._aside(f"{count} of yours not looked at yet: the next session of this project does that")
         if self._c.background is not None:
             try:
-                if policy.worth_asking(rest):
+                if policy.worth_asking(unread):
                     # A look that ended after these words were said may have noted that nothing waits.
                     self._unseen.begin(self._session, "")
                 else:
@@ -557,11 +559,11 @@ class MemoryKeeper:
         if span.wrote:
             self._cover(span.covered)
             return
-        if not span.said and not span.hidden:
+        if not span.messages and not span.hidden:
             return
         first = not self._ended
         self._ended = True
-        if first or (self._failures == 0 and span.said):
+        if first or (self._failures == 0 and span.messages):
             self._failed_at_end = not self._start(self._rest_of_session(), free=first)
         else:
             self._failed_at_end = True
@@ -571,11 +573,12 @@ class MemoryKeeper:
     def _span(self) -> SearchSpan:
         """The part of the view that has not been looked at yet."""
         view = self._c.transcript.view
-        known = self._covered | {
+        covered_records = self._covered | {
             decision.covered for decision in view.decisions() if isinstance(decision, Remembered)
         }
-        since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
-        calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
+        since = list(takewhile(lambda item: item.said.uuid not in covered_records, reversed(view.items)))
+        all_blocks = chain.from_iterable(item.said.blocks for item in since)
+        calls = [block for block in all_blocks if block.kind == "tool_use"]
         span = span_of([item.said for item in reversed(since)], self._c.remarks)
         boundary = view.boundary
         behind = len(since) == len(view.items) and boundary is not None and boundary != self._caught_up
@@ -600,22 +603,22 @@ class MemoryKeeper:
             return portion_of(span)
         log = self._c.transcript.log
         items = whole(log).items
-        known = self._covered | {decision.covered for _, decision in log.decisions(Remembered)}
-        known.add(self._unseen.covered(self._session))
-        start = max((number for number, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-        left = portion_of(span_of([item.said for item in items[start:]], remarks_in(log)))
-        if left.covered == (items[-1].said.uuid if items else ""):
+        covered_records = self._covered | {decision.covered for _, decision in log.decisions(Remembered)}
+        covered_records.add(self._unseen.covered(self._session))
+        portion = portion_of(span_of(records_after(items, covered_records), remarks_in(log)))
+        if portion.covered == (items[-1].said.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
-            return left
-        return replace(left, hidden=True)
+            return portion
+        return replace(portion, hidden=True)
 
     def _log(self, answer: Said) -> None:
         """Add the finished turn to the daily log, in the background."""
         items = reversed(self._c.transcript.view.items)
-        asked = next((prompt for item in items if (prompt := users_typed(item.said).strip())), "")
-        answered = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
-        line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, answered)
-        used = [(fit.known, taken_up(fit.known.entry, asked, answered)) for fit in self._recalled]
+        typed = (users_typed(item.said).strip() for item in items)
+        prompt = next(filter(None, typed), "")
+        answered = blocks.text_of(answer.blocks)
+        line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, prompt, answered)
+        used = [(fit.known, taken_up(fit.known.entry, prompt, answered)) for fit in self._recalled]
         self._recalled = []
         place = f"{self._c.transcript.place.session}/{answer.uuid}"
         self._c.run_background(self._write_log(line, used, place), self._logged)
@@ -631,17 +634,17 @@ class MemoryKeeper:
         while compares is not None and (yield from in_thread(partial(compares.prepare, self._texts))):
             pass
 
-    def _logged(self, came: Exception | None) -> None:
-        if came is not None:
-            self._aside(f"the log of the day could not be written: {came}")
+    def _logged(self, error: Exception | None) -> None:
+        if error is not None:
+            self._aside(f"the log of the day could not be written: {error}")
 
-    def _tell(self, mechanism: str, what: str, reference: str) -> None:
+    def _tell(self, mechanism: str, description: str, reference: str) -> None:
         self._c.events.tell(
             Acted(
                 source=SOURCE,
                 layer="remember",
                 mechanism=mechanism,
-                what=what,
+                what=description,
                 why="memory outlives a session",
                 reference=reference,
                 undoable=False,
@@ -671,7 +674,7 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     ``span`` is the part that has not been looked at before.
     """
     items = tuple(c.transcript.view.items)
-    seen_blocks = [*(block for item in items for block in item.said.blocks), *read]
+    seen_blocks = [*chain.from_iterable(item.said.blocks for item in items), *read]
     kinds = _called(c, seen_blocks)
     results = (
         block for block in seen_blocks if kinds.get(block.id) in SHOWS and block.kind == "tool_result"
@@ -681,18 +684,18 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
         RememberFacts.of("").render(),
         *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
     )
-    new = span or SearchSpan({}, "")
+    unread = span or SearchSpan({}, "")
     view = span_of([item.said for item in items], c.remarks)
     # In the order in which it was said: what left the context comes before what is in view.
-    hidden = {record: words for record, words in new.said.items() if record not in view.said}
+    hidden = {record: text for record, text in unread.messages.items() if record not in view.messages}
     return Witness(
-        said={**hidden, **view.said},
-        days={**new.days, **view.days},
-        times={**new.times, **view.times},
-        new=frozenset(new.said),
+        messages={**hidden, **view.messages},
+        days={**unread.days, **view.days},
+        times={**unread.times, **view.times},
+        unread=frozenset(unread.messages),
         session=c.transcript.place.session,
-        least=_least(c, kinds.values()),
-        given=always_shown,
+        least_trusted=_least_trusted_origin(c, kinds.values()),
+        always_shown=always_shown,
         shown=(*map(blocks.words_of, results), *_recalled(c)),
     )
 
@@ -703,16 +706,16 @@ def _called(c: Conversation, seen_blocks: Iterable[Block]) -> dict[str, str]:
     return {call.id: c.kinds.get(read_field(call.raw, "name"), "") for call in calls}
 
 
-def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
+def _least_trusted_origin(c: Conversation, kinds: Iterable[str]) -> Origin:
     """The least trusted origin of anything in a conversation, given the kinds of tools called in view."""
     records = [item.said for item in c.transcript.view.items]
     if any(record.summary for record in records):  # a summary depends on the results of earlier calls
-        earlier = (block for record in c.transcript.log.answers() for block in record.blocks)
+        earlier = chain.from_iterable(record.blocks for record in c.transcript.log.answers())
         kinds = [*kinds, *_called(c, earlier).values()]
     return least_trusted(policy.least_trusted_origin(kinds), *map(policy.origin_of, records))
 
 
 def _recalled(c: Conversation) -> list[str]:
     """The texts of recalled entries that are still in view."""
-    shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
-    return [blocks.words_of(block) for record in shown for block in record.blocks]
+    recalled = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
+    return list(map(blocks.words_of, chain.from_iterable(record.blocks for record in recalled)))

@@ -60,11 +60,11 @@ class Neighbours(Struct, frozen=True):
 class Look(Struct, frozen=True):
     """The messages to look at, and the entries that they may change."""
 
-    said: Mapping[str, str]
+    messages: Mapping[str, str]
     """The user's messages, by record, in order."""
     days: Mapping[str, date] = {}
     around: Mapping[str, Neighbours] = {}
-    known: tuple[KnownEntry, ...] = ()
+    entries: tuple[KnownEntry, ...] = ()
     inexact: tuple[UsersStatement, ...] = ()
     """The statements that an earlier answer did not quote to the letter."""
 
@@ -75,7 +75,7 @@ class Look(Struct, frozen=True):
     @classmethod
     def at(
         cls,
-        said: Mapping[str, str],
+        messages: Mapping[str, str],
         days: Mapping[str, date],
         around: Mapping[str, Neighbours],
         entries: Iterable[KnownEntry],
@@ -83,37 +83,39 @@ class Look(Struct, frozen=True):
     ) -> Look:
         """A look at these messages, with the valid entries of the user's that fit them best."""
         valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.over(today)]
-        topics = distinctive_words("\n".join(said.values()))
-        best = sorted(
-            valid,
-            key=lambda entry: (-len(shared(distinctive_words(entry.entry.words), topics)), -entry.when),
-        )
-        return cls(said, days, around, tuple(best[:MOST_KNOWN]))
+        topics = distinctive_words("\n".join(messages.values()))
+
+        def fit(known: KnownEntry) -> tuple[int, float]:
+            return len(shared(distinctive_words(known.entry.words), topics)), known.when
+
+        best = sorted(valid, key=fit, reverse=True)
+        return cls(messages, days, around, tuple(best[:MOST_KNOWN]))
 
     def instruction(self, *, in_view: bool, reading: Sequence[str] = ()) -> RememberFacts:
         """The instruction for a model that sees the conversation, or only this.
 
         ``reading`` names the tools with which it may look at files first.
         """
-        listed = (
-            self._heading(number, record, message) if in_view else self._whole(number, record, message)
-            for number, (record, message) in enumerate(self.said.items(), 1)
-        )
-        lines = [
-            f'm{number}: "{in_quotes(entry.entry.words, LONGEST_KNOWN)}" ({day_of_entry(entry)})'
-            for number, entry in enumerate(self.known, 1)
+        show = self._heading if in_view else self._whole
+        listed = [
+            show(number, record, message)
+            for number, (record, message) in enumerate(self.messages.items(), 1)
         ]
+        lines = []
+        for number, known in enumerate(self.entries, 1):
+            words = in_quotes(known.entry.words, LONGEST_KNOWN)
+            lines.append(f'm{number}: "{words}" ({day_of_entry(known)})')
         tools = ""
         if reading:
             names = ", ".join(reading)
             tools = (
                 f"call no tool but {names}, all calls in one turn and only to see what files already say"
             )
-        numbers = {record: number for number, record in enumerate(self.said, 1)}
-        inexact = [
-            f'- in message {numbers[statement.record]}: "{in_quotes(statement.text, LONGEST_SENTENCE)}"'
-            for statement in self.inexact
-        ]
+        numbers = {record: number for number, record in enumerate(self.messages, 1)}
+        inexact = []
+        for statement in self.inexact:
+            sentence = in_quotes(statement.text, LONGEST_SENTENCE)
+            inexact.append(f'- in message {numbers[statement.record]}: "{sentence}"')
         return RememberFacts.of(
             ("\n" if in_view else "\n\n").join(listed),
             known="\n".join(lines),
@@ -138,9 +140,8 @@ class Look(Struct, frozen=True):
         record = self._record(tag.attributes.get("message", ""))
         if not record:
             quotes = (part for part in tag.parts if part.name == "quote")
-            record = next(
-                filter(None, (self._record(part.attributes.get("message", "")) for part in quotes)), ""
-            )
+            quoted = (self._record(quote.attributes.get("message", "")) for quote in quotes)
+            record = next(filter(None, quoted), "")
         until = tag.attributes.get("until", "")
         dates = ((part.attributes.get("words", ""), part.text) for part in tag.parts if part.name == "date")
         return LastingFact(
@@ -158,13 +159,13 @@ class Look(Struct, frozen=True):
         """The record of the message with this number; empty if there is none."""
         digits = number.strip("[]# ")
         index = int(digits) - 1 if digits.isascii() and digits.isdecimal() and len(digits) < 6 else -1
-        return list(self.said)[index] if 0 <= index < len(self.said) else ""
+        return list(self.messages)[index] if 0 <= index < len(self.messages) else ""
 
     def _named(self, earlier: str) -> str:
         """The file of the entry with this handle; any other text as it is."""
         handle = _HANDLE.fullmatch(earlier.strip())
         index = int(handle[1][1:]) - 1 if handle else -1
-        return self.known[index].entry.file if 0 <= index < len(self.known) else earlier
+        return self.entries[index].entry.file if 0 <= index < len(self.entries) else earlier
 
 
 def message_as_shown(number: int, message: str, day: date | None, around: Neighbours) -> str:
@@ -202,9 +203,9 @@ def _typed(message: str) -> str:
     return "\n".join(lines).replace(PASTED, OMITTED)
 
 
-def in_quotes(text: str, most: int) -> str:
+def in_quotes(text: str, limit: int) -> str:
     """The text as it stands between quotation marks, escaped as in JSON: a purge must find a secret in it."""
-    return shortened(text, most).replace("\\", "\\\\").replace('"', '\\"')
+    return shortened(text, limit).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _kind(name: str) -> Kind:

@@ -19,9 +19,9 @@ _BEGINNING = re.compile(r'^\[\d+\] [^":]*: "(.*)"$')
 
 def find_facts(request: Mapping[str, Any]) -> str:
     """Answer a request for facts: find them in the messages that the instruction in its last message lists."""
-    *before, last = request["messages"]
-    instruction = "\n".join(map(_words, items_of([last])))
-    earlier = [_words(item) for item in items_of(before) if from_user(item.said)]
+    *conversation, instruction_message = request["messages"]
+    instruction = "\n".join(map(_words, items_of([instruction_message])))
+    earlier = [_words(item) for item in items_of(conversation) if from_user(item.said)]
     messages: dict[str, str] = {}
     headings = list(_LISTED.finditer(instruction))
     ends = [*(heading.start() for heading in headings[1:]), len(instruction)]
@@ -31,9 +31,8 @@ def find_facts(request: Mapping[str, Any]) -> str:
             messages[heading[1]] = next(alike, "")
         else:
             lines = instruction[heading.end() : end].splitlines()
-            messages[heading[1]] = "\n".join(
-                line.removeprefix("> ") for line in lines if line.startswith(">")
-            )
+            quoted = (line for line in lines if line.startswith(">"))
+            messages[heading[1]] = "\n".join(line.removeprefix("> ") for line in quoted)
     if not headings:  # a request that lists nothing is about the whole conversation
         messages = {"": "\n".join(earlier)}
     answers = []

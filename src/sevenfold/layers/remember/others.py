@@ -19,7 +19,14 @@ from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.asking import ask, find_endings, read_answer
 from sevenfold.layers.remember.look import MOST_FACTS, Look
 from sevenfold.layers.remember.requoting import requote
-from sevenfold.layers.remember.span import SearchSpan, others_in, portion_of, remarks_in, span_of
+from sevenfold.layers.remember.span import (
+    SearchSpan,
+    others_in,
+    portion_of,
+    records_after,
+    remarks_in,
+    span_of,
+)
 from sevenfold.memory.admission import Admission, admit, admit_apart
 from sevenfold.memory.generation import Origin
 from sevenfold.memory.statements import LastingFact
@@ -57,49 +64,49 @@ def look(c: Conversation, unseen: UnseenSessions) -> Flow[list[OtherLook]]:
     results = []
     for session in (yield from in_thread(claim)):
         try:
-            results.append((yield from _one(c, store, unseen, session)))
+            results.append((yield from _look_at(c, store, unseen, session)))
         except SevenfoldError as error:
             results.append(OtherLook(session, problem=str(error)))
     return results
 
 
-def _one(c: Conversation, store: Store, unseen: UnseenSessions, session: str) -> Flow[OtherLook]:
+def _look_at(c: Conversation, store: Store, unseen: UnseenSessions, session: str) -> Flow[OtherLook]:
     memory = c.services.memory
     assert memory is not None
-    left = yield from in_thread(partial(_left_in, store, session, unseen.covered(session)))
-    span = left.span
-    if not policy.worth_asking(span.said):
+    unread = yield from in_thread(partial(_unread_in, store, session, unseen.covered(session)))
+    span = unread.span
+    if not policy.worth_asking(span.messages):
         yield from in_thread(partial(unseen.done, session, span.covered))
         return OtherLook(session)
     if not c.may_spend():
         return OtherLook(session, problem="the spending cap of this session is reached")
     entries = yield from in_thread(memory.entries)
-    shown = Look.at(span.said, span.days, span.around, entries, memory.today())
+    shown = Look.at(span.messages, span.days, span.around, entries, memory.today())
     answer, cost = yield from ask(c, shown, SOURCE)
     yield from _spent(memory, cost)
     facts = read_answer(shown, answer)[:MOST_FACTS]
     ending: list[LastingFact] = []
-    if left.others_wrote:
+    if unread.others_wrote:
         ending, cost = yield from find_endings(c, shown, facts, SOURCE)
         yield from _spent(memory, cost)
         ending, cost = yield from requote(c, shown, ending, SOURCE)
         yield from _spent(memory, cost)
     facts, cost = yield from requote(c, shown, facts, SOURCE)
     yield from _spent(memory, cost)
-    seen = Witness(
-        said=span.said,
+    witness = Witness(
+        messages=span.messages,
         days=span.days,
         times=span.times,
-        new=frozenset(span.said),
+        unread=frozenset(span.messages),
         session=session,
-        least=left.least,
-        given=(RememberFacts.of("").render(),),
-        only_users_words=not left.others_wrote,
+        least_trusted=unread.least_trusted,
+        always_shown=(RememberFacts.of("").render(),),
+        only_users_words=not unread.others_wrote,
     )
-    if left.others_wrote:
-        store_facts = partial(admit_apart, memory, facts, ending, seen, c.clock.now())
+    if unread.others_wrote:
+        store_facts = partial(admit_apart, memory, facts, ending, witness, c.clock.now())
     else:
-        store_facts = partial(admit, memory, facts, seen, c.clock.now())
+        store_facts = partial(admit, memory, facts, witness, c.clock.now())
     admitted = yield from in_thread(store_facts)
     yield from in_thread(partial(unseen.done, session, span.covered))
     return OtherLook(session, tuple(admitted))
@@ -110,24 +117,25 @@ def _spent(memory: Memory, cost: float | None) -> Flow[None]:
         yield from in_thread(partial(memory.spend, cost))
 
 
-class _Left(Struct, frozen=True):
+class _Unread(Struct, frozen=True):
     """The words of the user that a session left."""
 
     span: SearchSpan
-    least: Origin
+    least_trusted: Origin
     """How little a conclusion from it can be trusted."""
     others_wrote: bool
     """Whether anything in the session may have been written by others."""
 
 
-def _left_in(store: Store, session: str, covered: str) -> _Left:
+def _unread_in(store: Store, session: str, covered: str) -> _Unread:
     log = store.read(session)
     items = whole(log).items
-    known = {decision.covered for _, decision in log.decisions(Remembered)} | {covered}
-    start = max((number for number, item in enumerate(items, 1) if item.said.uuid in known), default=0)
-    records = [item.said for item in items[start:]]
+    covered_records = {decision.covered for _, decision in log.decisions(Remembered)} | {covered}
+    records = records_after(items, covered_records)
     others_wrote = any(record.attachment or record.meta or record.answers for record in records)
-    least: Origin = "outside" if others_wrote else "model"
-    return _Left(
-        portion_of(span_of(records, remarks_in(log))), least, others_in([item.said for item in items])
+    least_trusted: Origin = "outside" if others_wrote else "model"
+    return _Unread(
+        portion_of(span_of(records, remarks_in(log))),
+        least_trusted,
+        others_in([item.said for item in items]),
     )

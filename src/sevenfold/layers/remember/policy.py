@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sevenfold.memory.dates import DATES, absolute_dates
@@ -88,15 +89,14 @@ def cost_of_plain_call(price: Price | None, size: int) -> float | None:
 
 def worth_asking(messages: Mapping[str, str]) -> bool:
     """Whether the user said anything that can be quoted: "yes" and "go on" prove nothing."""
-    return any(
-        not too_short(statement.own) for message in messages.values() for statement in statements(message)
-    )
+    said = chain.from_iterable(map(statements, messages.values()))
+    return any(not too_short(statement.own) for statement in said)
 
 
-def log_line(now: float, session: str, asked: str, answered: str) -> str:
+def log_line(time: float, session: str, prompt: str, answer: str) -> str:
     """A finished turn as a line of the daily log."""
-    minute = datetime.fromtimestamp(now).strftime("%H:%M")
-    return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
+    minute = datetime.fromtimestamp(time).strftime("%H:%M")
+    return f"- {minute} {session}: {shortened(prompt, LOGGED)} → {shortened(answer, LOGGED)}"
 
 
 def least_trusted_origin(kinds: Iterable[str]) -> Origin:
@@ -141,7 +141,7 @@ def closed(closing: Closing) -> str:
 
 def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
     """Recalled entries as shown to the model; ``there`` checks whether a path or command still exists."""
-    return "\n".join(line for fit in fits for line in _lines(fit.known, there))
+    return "\n".join(chain.from_iterable(_lines(fit.known, there) for fit in fits))
 
 
 def reason(fit: FittingEntry) -> str:
@@ -167,8 +167,8 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
     doubt = f" Not there any more: {quotation(', '.join(gone), 600)}." if gone else ""
     doubt = f"{doubt}{_dates(known)}"
     if not stamp.trusted:
-        whose = f"unconfirmed, from {_source(known)}, {day}"
-        yield f"- {entry.name} ({whose}): {quotation(entry.body, 600)}{doubt}"
+        source = f"unconfirmed, from {_source(known)}, {day}"
+        yield f"- {entry.name} ({source}): {quotation(entry.body, 600)}{doubt}"
         return
     for statement in entry.quotations or (entry.body,):
         yield f"- {entry.name}: the user said on {day}: {quotation(statement, 1_500)}{doubt}"
@@ -198,4 +198,8 @@ def _dates(known: KnownEntry) -> str:
         dated = _DAY.search(" ".join((*head, stamp.source)))
         day = day_of(dated[0]) if dated else None
     dates = absolute_dates(entry.body, day) if day else {}
-    return f" {DATES}{', '.join(f'{named} is {when}' for named, when in dates.items())}." if dates else ""
+    return (
+        f" {DATES}{', '.join(f'{named} is {day_meant}' for named, day_meant in dates.items())}."
+        if dates
+        else ""
+    )

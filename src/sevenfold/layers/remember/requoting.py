@@ -37,16 +37,16 @@ def requote(
 
     Nothing is asked if there are none, and a fact that it does not send again stays as it was.
     """
-    heard = Witness(look.said)
-    files = {known.entry.file for known in look.known}
+    heard = Witness(look.messages)
+    files = {entry.entry.file for entry in look.entries}
     inexact = yield from in_thread(partial(_inexact, facts, heard, files))
     sentences = tuple({statement.text: statement for statement in inexact.values()}.values())
     if not sentences or not c.may_spend():
         return list(facts), None
-    asked = replace(look.alone(), inexact=sentences[:MOST_SENTENCES])
-    answer, cost = yield from ask(c, asked, source)
+    second_look = replace(look.alone(), inexact=sentences[:MOST_SENTENCES])
+    answer, cost = yield from ask(c, second_look, source)
     # An answer that does not keep to the format is no answer: the facts stay as they are.
-    corrected = (asked.read(answer) or [])[:MOST_FACTS]
+    corrected = (second_look.read(answer) or [])[:MOST_FACTS]
     by_sentence = yield from in_thread(partial(_by_sentence, corrected, heard))
     return [_corrected(fact, number, inexact, by_sentence) for number, fact in enumerate(facts)], cost
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from sevenfold.record.authorship import QUOTED, typed_lines, typed_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse, read_fields
 from sevenfold.record.decisions import Remarked
 from sevenfold.record.entries import Said
+from sevenfold.record.layout import Item
 
 MOST_SHOWN = 96 * 1024
 """The most bytes of messages that one look shows, with what is around them: below the cap of the instruction, which
@@ -27,7 +28,7 @@ ASKS = "AskUser"
 class SearchSpan(Struct, frozen=True):
     """The user's words in it, and what is around them."""
 
-    said: Mapping[str, str]
+    messages: Mapping[str, str]
     """The user's words, by record."""
     covered: str
     """The last record of the span."""
@@ -53,9 +54,9 @@ def span_of(records: Sequence[Said], remarks: Mapping[str, str] = {}) -> SearchS
             around[record.uuid] = Neighbours(before=_sentence(answer, last=True))
             answer = ""
             waiting = record.uuid
-            if (when := time_of(record.timestamp)) is not None:
-                days[record.uuid] = when.date()
-                times[record.uuid] = when.timestamp()
+            if (time := time_of(record.timestamp)) is not None:
+                days[record.uuid] = time.date()
+                times[record.uuid] = time.timestamp()
         elif record.role == "assistant" and (text := _text(record)):
             answer = text
             if waiting:
@@ -90,15 +91,24 @@ def remarks_in(log: Log) -> dict[str, str]:
     return {remark.call: remark.words for _, remark in log.decisions(Remarked)}
 
 
+def records_after(items: Sequence[Item], covered: Collection[str]) -> list[Said]:
+    """The records behind the last one that a look covered; all of them if none was covered."""
+    start = 0
+    for number, item in enumerate(items, 1):
+        if item.said.uuid in covered:
+            start = number
+    return [item.said for item in items[start:]]
+
+
 def portion_of(span: SearchSpan) -> SearchSpan:
     """The beginning of a span, with as many messages as one look can show."""
     shown: dict[str, str] = {}
     room = MOST_SHOWN
-    for number, (record, message) in enumerate(span.said.items(), 1):
+    for number, (record, message) in enumerate(span.messages.items(), 1):
         around = span.around.get(record, Neighbours())
         room -= len(message_as_shown(number, message, span.days.get(record), around).encode())
         if shown and room < 0:
-            return replace(span, said=shown, covered=next(reversed(shown)))
+            return replace(span, messages=shown, covered=next(reversed(shown)))
         shown[record] = message
     return span
 
@@ -112,11 +122,8 @@ def _spoken(records: Sequence[Said], remarks: Mapping[str, str]) -> dict[str, st
             body = block.body()
             if isinstance(body, ToolUse) and body.name == ASKS and record.own:
                 calls[body.id] = body
-        answers = [
-            _answers(block, calls[block.id])
-            for block in record.blocks
-            if block.id in calls and block.id in record.answers
-        ]
+        results = (block for block in record.blocks if block.id in calls and block.id in record.answers)
+        answers = [_answers(result, calls[result.id]) for result in results]
         refusals = [remarks[call] for call in record.answers if call in remarks]
         message = "\n".join(filter(None, (users_typed(record), *answers, *refusals)))
         if message.strip():
@@ -133,11 +140,13 @@ def _answers(result: Block, call: ToolUse) -> str:
     questions = read_fields(call.input).get("questions")
     if not isinstance(body, ToolResult) or body.is_error or not isinstance(questions, list):
         return ""
-    asked = [str(question.get("question", "")) for question in questions if isinstance(question, dict)]
+    questions_asked = [
+        str(question.get("question", "")) for question in questions if isinstance(question, dict)
+    ]
     text = blocks.words_of(result)
     starts: list[tuple[int, int]] = []
     at = 0
-    for question in asked:
+    for question in questions_asked:
         opening = f"{question}\n> "
         begins = text.find(opening, at)
         if begins < 0:
@@ -162,7 +171,8 @@ def time_of(timestamp: str) -> datetime | None:
 
 
 def _text(record: Said) -> str:
-    return "\n".join(blocks.words_of(block) for block in record.blocks if block.kind == "text").strip()
+    text_blocks = (block for block in record.blocks if block.kind == "text")
+    return "\n".join(map(blocks.words_of, text_blocks)).strip()
 
 
 def _sentence(text: str, *, last: bool) -> str:
