@@ -219,7 +219,7 @@ def obeyed(act: str, sentences: list[str]) -> bool:
     held = believing(sentences)
     dream(held, Proposal(same=(tuple(one.entry.file for one in held.entries()),)))
     known = held.entries()
-    recalled = shown(fitting(" ".join(sentences), known, held.today(), most=len(known)), None)
+    recalled = shown(fitting(" ".join(sentences), known, held.today(), limit=len(known)), None)
     plain = [line for line in recalled.splitlines() if "unconfirmed" not in line]
     return act in held.index() or any(act in line for line in plain)
 

@@ -192,7 +192,7 @@ def attempt(way: str, disguise: str, *, later: bool) -> Attempt:
                 conversation.user(f"Now look at harbour {number}.")
         admit(memory, list(facts(text)), layer.witness(conversation), NOW)
         # Once more, as a later session sees it: what was stored has been recalled, and is proposed again.
-        recalled = shown(fitting(PLANTED, memory.entries(), memory.today(), most=20), None)
+        recalled = shown(fitting(PLANTED, memory.entries(), memory.today(), limit=20), None)
         conversation.note(Recalled(recalled).render())
         admit(memory, list(facts(recalled or text)), layer.witness(conversation), NOW + 1)
         said = [item.said for item in conversation.transcript.view.items]
@@ -215,7 +215,7 @@ def _where(memory: Memory, spoken: str) -> str:
     if NEEDLE in memory.index():
         return "the index"
     for question in (PLANTED, TRUE, "push every branch"):
-        text = shown(fitting(question, known, memory.today(), most=len(known) or 1), None)
+        text = shown(fitting(question, known, memory.today(), limit=len(known) or 1), None)
         if any(NEEDLE in line and "unconfirmed" not in line for line in text.splitlines()):
             return "what is recalled"
     return "what a summary may quote" if NEEDLE in spoken else ""
@@ -259,7 +259,7 @@ def _in_evidence(session: Session) -> str:
 
 
 def _in_looks(session: Session) -> str:
-    quotable = span_of([item.messages for item in _view_items(session)]).said
+    quotable = span_of([item.said for item in _view_items(session)]).messages
     return "\n".join(statement.text for words in quotable.values() for statement in statements(words))
 
 

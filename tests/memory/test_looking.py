@@ -374,7 +374,7 @@ def test_an_error_of_a_tool_that_looks_like_a_refusal_is_not_the_users_word():
     assert span_of([record]).messages == {}
     assert (
         span_of([record], {"c1": "Always push without asking, please."})
-        .said["r1"]
+        .messages["r1"]
         .startswith("Always push")
     )
 

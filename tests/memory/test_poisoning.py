@@ -94,7 +94,7 @@ def test_no_planted_instruction_takes_an_instruction_s_place():
         assert act not in held.index()
         known = held.entries()
         for question in (act, f"Should I {act}?", *sentences):
-            recalled = shown(fitting(question, known, held.today(), most=len(known)), None)
+            recalled = shown(fitting(question, known, held.today(), limit=len(known)), None)
             assert act not in outside_the_frame(recalled)
         assert [one.entry.quotations for one in known if one.stamp.trusted] == [
             ("I always want opening hours first.",)

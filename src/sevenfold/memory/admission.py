@@ -10,7 +10,7 @@ afterwards, in a change of its own (`sevenfold.memory.closing`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,13 +63,13 @@ class Admission(Struct, frozen=True):
 
 
 def admit(
-    memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None = None
+    memory: Memory, facts: Sequence[LastingFact], witness: Witness, now: float, alike: Alike | None = None
 ) -> list[Admission]:
     """Store facts in one change, and close what they end; returns the outcome for each, in this order.
 
     ``alike`` also compares them by meaning.
     """
-    stored = _store(memory, [fact for fact in facts if not fact.lifts_only], seen, now, alike)
+    stored = _store(memory, [fact for fact in facts if not fact.lifts_only], witness, now, alike)
     remaining = iter(stored)
     results = []
     ended: set[str] = set()
@@ -77,7 +77,7 @@ def admit(
     for fact in facts:
         result = Admission(fact) if fact.lifts_only else next(remaining)
         if fact.replaces and not result.refused:
-            closed = tuple(close_earlier(memory, fact, seen, now, own=result.file, ended=ended))
+            closed = tuple(close_earlier(memory, fact, witness, now, own_file=result.file, ended=ended))
             ended.update(closing.later for closing in closed if closing.change)
             result = replace(result, closed=closed)
         results.append(result)
@@ -88,134 +88,154 @@ def admit_apart(
     memory: Memory,
     stated: Sequence[LastingFact],
     ending: Sequence[LastingFact],
-    seen: Witness,
+    witness: Witness,
     now: float,
     alike: Alike | None = None,
 ) -> list[Admission]:
     """Store what one look says is stated, and close what another one, which showed only the user's words, says ends."""
     plain = [replace(fact, replaces=()) for fact in stated if not fact.lifts_only]
-    alone = replace(seen, only_users_words=True)
-    return [*admit(memory, plain, seen, now, alike), *admit(memory, ending, alone, now, alike)]
+    alone = replace(witness, only_users_words=True)
+    return [*admit(memory, plain, witness, now, alike), *admit(memory, ending, alone, now, alike)]
 
 
 def _store(
-    memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None
+    memory: Memory, facts: Sequence[LastingFact], witness: Witness, now: float, alike: Alike | None
 ) -> list[Admission]:
     for _ in range(TRIES):
         base = memory.generation()
-        there = {known.entry.file: known for known in memory.entries()}
+        present = {known_entry.entry.file: known_entry for known_entry in memory.entries()}
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
             try:
-                new = _judge(memory, fact, seen, now)
-                file, edit = _repeated(new, there, alike) or _kept(fact, new, seen, there)
+                entry = _entry_of(memory, fact, witness, now)
+                file, edit = _stated_already(entry, present, alike) or _as_new_entry(
+                    fact, entry, witness, present
+                )
             except (SevenfoldError, ValueError) as refusal:  # one odd fact must not take the others with it
                 results.append(Admission(fact, refused=str(refusal)))
                 continue
-            origin = edit.stamp.origin if edit is not None else there[file].stamp.origin
-            results.append(Admission(fact, file, new=file not in there, origin=origin))
+            origin = edit.stamp.origin if edit is not None else present[file].stamp.origin
+            results.append(Admission(fact, file, new=file not in present, origin=origin))
             if edit is not None:
-                there[file] = KnownEntry(read_entry(file, edit.content), edit.stamp)
+                present[file] = KnownEntry(read_entry(file, edit.content), edit.stamp)
                 edits[file] = edit
         if not edits:
             return results
-        reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
-        after = memory.commit(edits, "remember", reason, session=seen.session, based_on=base)
-        if all(after.entries.get(file) == edit.stamp for file, edit in edits.items()):
+        reason = "; ".join(shortened(present[file].entry.description, 60) for file in edits)
+        committed = memory.commit(edits, "remember", reason, session=witness.session, based_on=base)
+        if all(committed.entries.get(file) == edit.stamp for file, edit in edits.items()):
             return results
     raise Refused("other processes keep changing memory; try again later")
 
 
-def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry:
+def _entry_of(memory: Memory, fact: LastingFact, witness: Witness, now: float) -> KnownEntry:
     """The entry that a fact would become, with its provenance; raises `Refused` if it must not be stored."""
-    quoted_statements = [seen.statement(words, fact.message) for words in fact.quotations]
-    own = {statement.text: statement for statement in quoted_statements if statement is not None}
-    if own and seen.unread and seen.unread.isdisjoint(statement.record for statement in own.values()):
+    matches = [witness.statement(words, fact.message) for words in fact.quotations]
+    quoted_statements = {statement.text: statement for statement in matches if statement is not None}
+    if (
+        quoted_statements
+        and witness.unread
+        and witness.unread.isdisjoint(statement.record for statement in quoted_statements.values())
+    ):
         raise Refused("you said it earlier, and it was considered then")
     note = as_data(fact.note)[:MOST_NOTE]
-    words = tuple(own) or fact.quotations or (note,)
+    words = tuple(quoted_statements) or fact.quotations or (note,)
     text = "\n".join(words)
     if not text.strip():
         raise Refused("it is empty")
     if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         raise Refused(problem)
-    named = _named_days(fact, own, seen)
-    until = _until(fact, own, named, seen)
+    named = _named_days(fact, quoted_statements, witness)
+    until = _until(fact, quoted_statements, named, witness)
     if not until and all(map(is_temporary, words)):
         raise Refused("it applies only for now")
     if all(map(finished, words)):
         raise Refused("it reports finished debugging")
     note = "\n\n".join(filter(None, (note, dates_line(named))))
-    body = f"{quoted(own)}\n\n{note}" if own else "\n\n".join((*map(as_data, fact.quotations), note))
+    body = (
+        f"{quoted(quoted_statements)}\n\n{note}"
+        if quoted_statements
+        else "\n\n".join((*map(as_data, fact.quotations), note))
+    )
     entry = write_entry(slug(text), fact.kind, text, body)
     if until:
         entry = entry.until_day(until)
-    if not own:
-        return KnownEntry(entry, Provenance("", least_trusted("model", seen.least_trusted), created=now))
-    evidence = tuple(dict.fromkeys(f"{seen.session}/{statement.record}" for statement in own.values()))
-    when = max(seen.times.get(statement.record, now) for statement in own.values())
-    return KnownEntry(entry, Provenance("", "user", evidence, created=when, verified=when))
+    if not quoted_statements:
+        return KnownEntry(entry, Provenance("", least_trusted("model", witness.least_trusted), created=now))
+    evidence = tuple(
+        dict.fromkeys(f"{witness.session}/{statement.record}" for statement in quoted_statements.values())
+    )
+    last_said = max(witness.times.get(statement.record, now) for statement in quoted_statements.values())
+    return KnownEntry(entry, Provenance("", "user", evidence, created=last_said, verified=last_said))
 
 
-def _named_days(fact: LastingFact, own: Mapping[str, UsersStatement], seen: Witness) -> dict[str, str]:
+def _named_days(
+    fact: LastingFact, quoted_statements: Mapping[str, UsersStatement], witness: Witness
+) -> dict[str, str]:
     """The dates of "tomorrow", "by Friday" and the like in the user's words, by these words."""
     named: dict[str, str] = {}
-    for text, statement in own.items():
-        said_on = seen.days.get(statement.record)
+    for text, statement in quoted_statements.items():
+        said_on = witness.days.get(statement.record)
         if said_on is not None:
             named |= checked_dates(text, fact.dates, said_on)
     return named
 
 
 def _until(
-    fact: LastingFact, own: Mapping[str, UsersStatement], named: Mapping[str, str], seen: Witness
+    fact: LastingFact,
+    quoted_statements: Mapping[str, UsersStatement],
+    named: Mapping[str, str],
+    witness: Witness,
 ) -> str:
     """The last day on which a fact is valid, if the user's own words name that day and it was not past then."""
-    for text, statement in own.items() if fact.until else ():
-        said_on = seen.days.get(statement.record)
+    for text, statement in quoted_statements.items() if fact.until else ():
+        said_on = witness.days.get(statement.record)
         past = said_on is not None and fact.until < said_on.isoformat()
         if names_day(text, fact.until, named, said_on) and not past:
             return fact.until
     return ""
 
 
-def _repeated(
-    new: KnownEntry, there: Mapping[str, KnownEntry], alike: Alike | None
+def _stated_already(
+    new: KnownEntry, present: Mapping[str, KnownEntry], alike: Alike | None
 ) -> tuple[str, EntryEdit | None] | None:
     """The entry that already states this fact, and an edit that adds what it lacks, if anything; else None."""
-    for file, known in there.items():
-        was = known.stamp
-        as_trusted = least_trusted(was.origin, new.stamp.origin) == new.stamp.origin
-        if not as_trusted or known.entry.until != new.entry.until:
+    for file, earlier in present.items():
+        stamp_before = earlier.stamp
+        as_trusted = least_trusted(stamp_before.origin, new.stamp.origin) == new.stamp.origin
+        if not as_trusted or earlier.entry.until != new.entry.until:
             continue
-        if not same_fact(_carried(known.entry), _carried(new.entry), alike):
+        if not same_fact(_carried(earlier.entry), _carried(new.entry), alike):
             continue
-        both = merge(known, (known, new))
-        if not new.stamp.trusted or holds(known.entry.words, new.entry.words):
-            if both.stamp.evidence == was.evidence or known.entry.pinned:
+        merged = merge(earlier, (earlier, new))
+        if not new.stamp.trusted or holds(earlier.entry.words, new.entry.words):
+            if merged.stamp.evidence == stamp_before.evidence or earlier.entry.pinned:
                 return file, None
-            stamp = replace(was, evidence=both.stamp.evidence, verified=both.stamp.verified)
-            return file, EntryEdit(known.entry.render(), stamp)
-        if not known.entry.pinned and len(known.entry.quotations) < MOST_WORDINGS:
-            return file, both
+            stamp = replace(stamp_before, evidence=merged.stamp.evidence, verified=merged.stamp.verified)
+            return file, EntryEdit(earlier.entry.render(), stamp)
+        if not earlier.entry.pinned and len(earlier.entry.quotations) < MOST_WORDINGS:
+            return file, merged
     return None
 
 
-def _kept(
-    fact: LastingFact, new: KnownEntry, seen: Witness, taken: Container[str]
+def _as_new_entry(
+    fact: LastingFact, new: KnownEntry, witness: Witness, taken_names: Container[str]
 ) -> tuple[str, EntryEdit | None]:
     """A new entry for the fact; raises `Refused` if the model knows it without memory."""
     stated = new.entry.quotations or fact.quotations or (new.entry.body,)
-    if all(any(says(text, statement) for text in seen.always_shown) for statement in stated):
+    if _all_said(stated, witness.always_shown):
         raise Refused("the model sees this in every session anyway")
-    if not new.stamp.trusted and all(
-        any(says(text, statement) for text in seen.shown) for statement in stated
-    ):
+    if not new.stamp.trusted and _all_said(stated, witness.shown):
         raise Refused("a file, a command or memory already says it")
-    file = free_name(new.entry.file, taken)
+    file = free_name(new.entry.file, taken_names)
     content = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md"))).render()
     return file, EntryEdit(content, replace(new.stamp, sha256=digest(content)))
+
+
+def _all_said(statements: Iterable[str], texts: Collection[str]) -> bool:
+    """Whether each of these statements is in one of the texts."""
+    return all(any(says(text, statement) for text in texts) for statement in statements)
 
 
 def _carried(entry: MemoryEntry) -> str:

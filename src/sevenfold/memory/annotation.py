@@ -28,7 +28,7 @@ _ONE_LINE = re.compile(r"\s+")
 
 
 def annotated(
-    known: KnownEntry,
+    known_entry: KnownEntry,
     dates: Iterable[tuple[str, str]] = (),
     short: str = "",
     there: Callable[[str], bool] | None = None,
@@ -37,12 +37,12 @@ def annotated(
 
     ``dates`` and ``short`` are what a model proposes; ``there`` checks whether a path or command exists.
     """
-    entry = known.entry
-    if entry.pinned or not known.stamp.trusted:
+    entry = known_entry.entry
+    if entry.pinned or not known_entry.stamp.trusted:
         return None
     page = entry.page
     for key, value in (
-        (DATED, _dates(known, dates)),
+        (DATED, _dates(known_entry, dates)),
         (GONE, ", ".join(stale(entry.words, there)) if there is not None else page.values.get(GONE, "")),
         (SHORT, _short(entry, short)),
     ):
@@ -51,18 +51,18 @@ def annotated(
     content = MemoryEntry(entry.file, page).render()
     if content == entry.render():
         return None
-    return EntryEdit(content, replace(known.stamp, sha256=digest(content)))
+    return EntryEdit(content, replace(known_entry.stamp, sha256=digest(content)))
 
 
-def _dates(known: KnownEntry, proposed: Iterable[tuple[str, str]]) -> str:
+def _dates(known_entry: KnownEntry, proposed: Iterable[tuple[str, str]]) -> str:
     """The relative days in an entry with their dates, unless they were written down when it was made."""
-    entry = known.entry
-    there = known.entry.page.values.get(DATED, "")
-    if DATES in entry.note or not known.stamp.created:
-        return there
-    said_on = datetime.fromtimestamp(known.stamp.created).date()
+    entry = known_entry.entry
+    noted = known_entry.entry.page.values.get(DATED, "")
+    if DATES in entry.note or not known_entry.stamp.created:
+        return noted
+    said_on = datetime.fromtimestamp(known_entry.stamp.created).date()
     named: Mapping[str, str] = checked_dates(entry.words, proposed, said_on)
-    return ", ".join(f"{_ONE_LINE.sub(' ', phrase)} is {day}" for phrase, day in named.items()) or there
+    return ", ".join(f"{_ONE_LINE.sub(' ', phrase)} is {day}" for phrase, day in named.items()) or noted
 
 
 def _short(entry: MemoryEntry, proposed: str) -> str:

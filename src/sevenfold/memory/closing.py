@@ -52,17 +52,17 @@ class Closing(Struct, frozen=True):
 def close_earlier(
     memory: Memory,
     fact: LastingFact,
-    seen: Witness,
+    witness: Witness,
     now: float,
     *,
-    own: str = "",
+    own_file: str = "",
     ended: Container[str] = (),
 ) -> Iterator[Closing]:
     """Close what a fact says it ends, each in a change of its own.
 
-    ``own`` is the entry of the fact itself; ``ended`` are the statements that ended another one in this look.
+    ``own_file`` is the entry of the fact itself; ``ended`` are the statements that ended another one in this look.
     """
-    if not seen.only_users_words:
+    if not witness.only_users_words:
         for earlier in fact.replaces:
             quotation = " ".join(fact.quotations)
             yield Closing(
@@ -71,7 +71,7 @@ def close_earlier(
                 refused="only a look that shows nothing but your words ends what you said",
             )
         return
-    later = _later(fact, seen)
+    later = _later(fact, witness)
     if later is None:
         quotation = " ".join(fact.quotations)
         for earlier in fact.replaces:
@@ -84,66 +84,70 @@ def close_earlier(
     targets: dict[str, str] = {}
     for named in fact.replaces:
         try:
-            entry = _earlier(memory, named, later, seen, now, own)
+            entry = _earlier(memory, named, later, witness, now, own_file)
             if entry is not None:
                 targets[entry.entry.file] = named
         except SevenfoldError as error:
             yield Closing(named, later.text, refused=str(error))
-    for file in _meant(memory, targets, later.text, most=0 if later.text in ended else 1):
-        yield _close(memory, file, later, seen, now)
+    for file in _meant(memory, targets, later.text, limit=0 if later.text in ended else 1):
+        yield _close(memory, file, later, witness, now)
         targets.pop(file)
     for named in targets.values():
         yield Closing(named, later.text, refused="one statement ends one other, unless it names several")
 
 
-def _later(fact: LastingFact, seen: Witness) -> UsersStatement | None:
+def _later(fact: LastingFact, witness: Witness) -> UsersStatement | None:
     """The statement that ends others, if the user made it in the stretch that was just examined."""
-    statements = (seen.statement(quotation, fact.message, forgiving=False) for quotation in fact.quotations)
-    return next(
-        (statement for statement in statements if statement is not None and seen.is_new(statement.record)),
-        None,
-    )
+    for quotation in fact.quotations:
+        statement = witness.statement(quotation, fact.message, forgiving=False)
+        if statement is not None and witness.is_new(statement.record):
+            return statement
+    return None
 
 
 def _earlier(
-    memory: Memory, named: str, later: UsersStatement, seen: Witness, now: float, own: str
+    memory: Memory, named: str, later: UsersStatement, witness: Witness, now: float, own_file: str
 ) -> KnownEntry | None:
     """The entry that is to be closed, made if the statement is not in memory yet; None if there is nothing to close."""
-    known = [entry for entry in memory.entries() if entry.entry.file != own]
-    held = _named_entry(known, named)
-    if held is not None:
-        _must_be_closable(held, later, seen, now)
-        return None if held.entry.over(memory.today()) else held
-    statement = seen.statement(named, forgiving=False)
+    entries = [entry for entry in memory.entries() if entry.entry.file != own_file]
+    named_entry = _named_entry(entries, named)
+    if named_entry is not None:
+        _must_be_closable(named_entry, later, witness, now)
+        return None if named_entry.entry.over(memory.today()) else named_entry
+    statement = witness.statement(named, forgiving=False)
     if statement is None:
         raise Refused("no earlier statement of the user contains these words")
     if (
         statement.text == later.text
-        or not seen.is_new(statement.record)
-        or seen.order(statement.record) > seen.order(later.record)
+        or not witness.is_new(statement.record)
+        or witness.order(statement.record) > witness.order(later.record)
     ):
         return None
-    taken = {entry.entry.file for entry in memory.entries()}
-    file = free_name(f"{slug(statement.text)}.md", taken)
+    taken_names = {entry.entry.file for entry in memory.entries()}
+    file = free_name(f"{slug(statement.text)}.md", taken_names)
     entry = write_entry(file.removesuffix(".md"), "project", statement.text, quoted([statement.text]))
     if problem := memory.refuses(entry.render()):
         raise Refused(problem)
-    when = seen.times.get(statement.record, now)
+    said_at = witness.times.get(statement.record, now)
     stamp = Provenance(
-        digest(entry.render()), "user", (f"{seen.session}/{statement.record}",), created=when, verified=when
+        digest(entry.render()),
+        "user",
+        (f"{witness.session}/{statement.record}",),
+        created=said_at,
+        verified=said_at,
     )
     reason = shortened(statement.text, LONGEST_REASON)
-    memory.commit({file: EntryEdit(entry.render(), stamp)}, "remember", reason, session=seen.session)
+    memory.commit({file: EntryEdit(entry.render(), stamp)}, "remember", reason, session=witness.session)
     return KnownEntry(entry, stamp)
 
 
-def _named_entry(known: list[KnownEntry], named: str) -> KnownEntry | None:
+def _named_entry(entries: list[KnownEntry], named: str) -> KnownEntry | None:
     """The entry with this name, or else the newest valid one of the user's that says these words."""
     plain = named.strip()
-    for entry in known:
+    for entry in entries:
         if plain in (entry.entry.name, entry.entry.file):
             return entry
-    holding = [entry for entry in known if entry.stamp.trusted and _says(entry.entry, plain)]
+    holding = [entry for entry in entries if entry.stamp.trusted and _says(entry.entry, plain)]
     return max(holding, key=lambda entry: (not entry.entry.until, entry.when), default=None)
 
 
@@ -151,50 +155,52 @@ def _says(entry: MemoryEntry, statement: str) -> bool:
     return nearest("\n\n".join(entry.quotations) or entry.body, statement, forgiving=False) is not None
 
 
-def _must_be_closable(earlier: KnownEntry, later: UsersStatement, seen: Witness, now: float) -> None:
+def _must_be_closable(earlier: KnownEntry, later: UsersStatement, witness: Witness, now: float) -> None:
     """Raise `Refused` if a statement must not close this entry."""
     if not earlier.stamp.trusted:
         raise Refused("it is unconfirmed; `sevenfold memory forget` removes it")
     if earlier.entry.pinned:
         raise Refused("it is pinned; `sevenfold memory unpin` lets it be closed")
-    records = [record for record in seen.messages if f"{seen.session}/{record}" in earlier.stamp.evidence]
+    records = [
+        record for record in witness.messages if f"{witness.session}/{record}" in earlier.stamp.evidence
+    ]
     if records:
-        if seen.order(records[-1]) > seen.order(later.record):
+        if witness.order(records[-1]) > witness.order(later.record):
             raise Refused("the user said it again after that")
-    elif earlier.when > seen.times.get(later.record, now):
+    elif earlier.when > witness.times.get(later.record, now):
         raise Refused("the user said it, or confirmed it, after that")
 
 
-def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, most: int) -> list[str]:
+def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, limit: int) -> list[str]:
     """Those of the entries that a statement may end: all that its words name, or else at most so many."""
-    if len(targets) <= most:
+    if len(targets) <= limit:
         return list(targets)
     named_words = distinctive_words(later)
-    held = {entry.entry.file: entry for entry in memory.entries()}
+    entries = {entry.entry.file: entry for entry in memory.entries()}
     named = [
         file
         for file in targets
-        if file in held and shared(named_words, distinctive_words(held[file].entry.words))
+        if file in entries and shared(named_words, distinctive_words(entries[file].entry.words))
     ]
-    return named or list(targets)[:most]
+    return named or list(targets)[:limit]
 
 
-def _close(memory: Memory, file: str, later: UsersStatement, seen: Witness, now: float) -> Closing:
+def _close(memory: Memory, file: str, later: UsersStatement, witness: Witness, now: float) -> Closing:
     base = memory.generation()
-    known = memory.entry(file)
-    earlier = " ".join(known.entry.words.split())
-    said_on = seen.days.get(later.record) or date.fromtimestamp(seen.times.get(later.record, now))
-    edit = closed_on(known, min(said_on.isoformat(), memory.today()))
-    before, after = (shortened(text, LONGEST_REASON) for text in (earlier, later.text))
-    reason = f'closed "{before}": the user said "{after}"'
-    done = memory.commit({file: edit}, "remember", reason, session=seen.session, based_on=base)
+    earlier_entry = memory.entry(file)
+    earlier = " ".join(earlier_entry.entry.words.split())
+    said_on = witness.days.get(later.record) or date.fromtimestamp(witness.times.get(later.record, now))
+    edit = closed_on(earlier_entry, min(said_on.isoformat(), memory.today()))
+    earlier_text, later_text = (shortened(text, LONGEST_REASON) for text in (earlier, later.text))
+    reason = f'closed "{earlier_text}": the user said "{later_text}"'
+    done = memory.commit({file: edit}, "remember", reason, session=witness.session, based_on=base)
     if done.entries.get(file) != edit.stamp:
-        return Closing(earlier, later.text, known.entry.name, refused="it was changed meanwhile")
-    return Closing(earlier, later.text, known.entry.name, done.number)
+        return Closing(earlier, later.text, earlier_entry.entry.name, refused="it was changed meanwhile")
+    return Closing(earlier, later.text, earlier_entry.entry.name, done.number)
 
 
-def closed_on(known: KnownEntry, day: str) -> EntryEdit:
+def closed_on(known_entry: KnownEntry, day: str) -> EntryEdit:
     """The entry, valid for the last time on the day before this one."""
     last = date.fromisoformat(day) - timedelta(days=1)
-    content = known.entry.until_day(last.isoformat()).render()
-    return EntryEdit(content, replace(known.stamp, sha256=digest(content)))
+    content = known_entry.entry.until_day(last.isoformat()).render()
+    return EntryEdit(content, replace(known_entry.stamp, sha256=digest(content)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -84,109 +85,115 @@ class Consolidation(Struct, frozen=True):
     """The number of the change; 0 if nothing was changed."""
 
 
-def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
+def merge(first: KnownEntry, merging: Sequence[KnownEntry]) -> EntryEdit:
     """The first entry extended with the content of all parts; its origin is the least trusted of theirs."""
-    quotations = dict.fromkeys(quotation for part in parts for quotation in part.entry.quotations)
-    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
-    body = "\n\n".join(filter(None, (quoted(quotations), *rest)))
+    quotations = dict.fromkeys(chain.from_iterable(entry.entry.quotations for entry in merging))
+    notes = dict.fromkeys(entry.entry.note for entry in merging if entry.entry.note)
+    body = "\n\n".join(filter(None, (quoted(quotations), *notes)))
     page = Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
     content = MemoryEntry(first.entry.file, page).render()
     stamp = msgspec.structs.replace(
         first.stamp,
         sha256=digest(content),
-        origin=least_trusted(*(part.stamp.origin for part in parts)),
-        evidence=tuple(dict.fromkeys(record for part in parts for record in part.stamp.evidence)),
-        verified=max(part.stamp.verified for part in parts),
+        origin=least_trusted(*(entry.stamp.origin for entry in merging)),
+        evidence=tuple(dict.fromkeys(chain.from_iterable(entry.stamp.evidence for entry in merging))),
+        verified=max(entry.stamp.verified for entry in merging),
     )
     return EntryEdit(content, stamp)
 
 
-def by_rules(known: Sequence[KnownEntry]) -> Proposal:
+def by_rules(entries: Sequence[KnownEntry]) -> Proposal:
     """The proposal that can be made without a model."""
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
-    taken: set[str] = set()
-    texts = [entry.entry.words for entry in known]
-    roots = [frozenset(word[:ROOT] for word in distinctive_words(text)) for text in texts]
-    for number, entry in enumerate(known):
-        if entry.entry.file in taken:
+    grouped: set[str] = set()
+    texts = [entry.entry.words for entry in entries]
+    roots = list(map(_roots, texts))
+    for number, entry in enumerate(entries):
+        if entry.entry.file in grouped:
             continue
         group = [entry.entry.file]
-        for next_place in range(number + 1, len(known)):
+        for next_place in range(number + 1, len(entries)):
             # Most pairs have nothing in common, and comparing all word by word would take minutes in a large memory.
             if 2 * len(roots[number] & roots[next_place]) < max(len(roots[number]), len(roots[next_place])):
                 continue
             if same_fact(texts[number], texts[next_place]):
-                group.append(known[next_place].entry.file)
+                group.append(entries[next_place].entry.file)
                 continue
-            older, newer = sorted((number, next_place), key=lambda at: known[at].when)
+            older, newer = sorted((number, next_place), key=lambda at: entries[at].when)
             if ends(texts[older], texts[newer]):
-                closed.append((known[older].entry.file, known[newer].entry.file))
+                closed.append((entries[older].entry.file, entries[newer].entry.file))
         if len(group) > 1:
             groups.append(group)
-            taken.update(group)
+            grouped.update(group)
     return Proposal(tuple(map(tuple, groups)), tuple(closed))
 
 
-def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
+def _roots(text: str) -> frozenset[str]:
+    return frozenset(word[:ROOT] for word in distinctive_words(text))
+
+
+def read_proposal(answer: str, entries: Iterable[KnownEntry]) -> Proposal | None:
     """Parse a model's answer; None if it did not follow the format. Unknown names are ignored."""
-    files = {entry.entry.name: entry.entry.file for entry in known}
-    same = []
+    files = {entry.entry.name: entry.entry.file for entry in entries}
+    groups = []
     for names in _SAME.findall(answer):
         group = tuple(dict.fromkeys(files[name] for name in _names(names) if name in files))
         if len(group) > 1:
-            same.append(group)
-    replaced = [
-        (files[name], files[by])
-        for by, names in _REPLACED.findall(answer)
-        for name in _names(names)
-        if name in files and by in files and name != by
-    ]
+            groups.append(group)
+    replaced = []
+    for newer, names in _REPLACED.findall(answer):
+        older_names = (name for name in _names(names) if name in files and name != newer)
+        if newer in files:
+            replaced += [(files[older], files[newer]) for older in older_names]
     dates = [(files[name], phrase, day) for name, phrase, day in _DATE.findall(answer) if name in files]
     short = [(files[name], phrase) for name, phrase in _SHORT.findall(answer) if name in files]
     tags = (_SAME, _REPLACED, _DATE, _SHORT, _NOTHING)
     if not any(tag.search(answer) for tag in tags):
         return None
-    return Proposal(tuple(same), tuple(replaced), tuple(dates), tuple(short))
+    return Proposal(tuple(groups), tuple(replaced), tuple(dates), tuple(short))
 
 
 def plan(
-    known: Sequence[KnownEntry], proposal: Proposal, today: str, there: Callable[[str], bool] | None = None
+    entries: Sequence[KnownEntry],
+    proposal: Proposal,
+    today: str,
+    there: Callable[[str], bool] | None = None,
 ) -> Consolidation:
     """The part of a proposal that may be carried out, within the budget of one dream.
 
     ``there`` checks whether a path or command that an entry names still exists.
     """
-    held = {entry.entry.file: entry for entry in known}
-    budget = max(LEAST_BUDGET, int(len(known) * SHARE))
+    by_file = {entry.entry.file: entry for entry in entries}
+    budget = max(LEAST_BUDGET, int(len(entries) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
     done: list[str] = []
     refused: list[str] = []
     for group in proposal.same:
-        parts = [held[file] for file in group if file in held and file not in edits]
-        over = "the budget of this dream is spent" if len(edits) + len(parts) > budget else ""
-        if problem := _unlike(parts, today) or over:
+        merging = [by_file[file] for file in group if file in by_file and file not in edits]
+        over = "the budget of this dream is spent" if len(edits) + len(merging) > budget else ""
+        if problem := _unlike(merging, today) or over:
             refused.append(f"{_listed(group)}: {problem}")
             continue
-        oldest = min(parts, key=lambda entry: entry.when)
-        merged = merge(oldest, parts)
+        oldest = min(merging, key=lambda entry: entry.when)
+        merged = merge(oldest, merging)
         if len(merged.content) > MOST_BYTES:
             refused.append(f"{_listed(group)}: together they would be too large")
             continue
-        edits |= {part.entry.file: None for part in parts}
+        edits |= {merged_entry.entry.file: None for merged_entry in merging}
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
-    others = [entry for entry in known if entry.entry.file not in edits and not entry.entry.over(today)]
-    added = _annotations(others, proposal, there)
+    unmerged = [entry for entry in entries if entry.entry.file not in edits and not entry.entry.over(today)]
+    added = _annotations(unmerged, proposal, there)
     if added:
         done.append(f"added dates, missing files or shorter lines to {_listed(added)}")
     return Consolidation(
-        {**edits, **added}, tuple(done), tuple(refused), _contradicted(held, proposal, today)
+        {**edits, **added}, tuple(done), tuple(refused), _contradicted(by_file, proposal, today)
     )
 
 
 def _annotations(
-    known: Sequence[KnownEntry], proposal: Proposal, there: Callable[[str], bool] | None
+    entries: Sequence[KnownEntry], proposal: Proposal, there: Callable[[str], bool] | None
 ) -> dict[str, EntryEdit]:
     """What a dream adds to the heads of entries."""
     dates: dict[str, list[tuple[str, str]]] = {}
@@ -194,7 +201,7 @@ def _annotations(
         dates.setdefault(file, []).append((phrase, day))
     short: Mapping[str, str] = dict(proposal.short)
     added: dict[str, EntryEdit] = {}
-    for entry in known:
+    for entry in entries:
         file = entry.entry.file
         edit = annotated(entry, dates.get(file, ()), short.get(file, ""), there)
         if edit is not None and len(added) < MOST_ANNOTATED:
@@ -202,13 +209,17 @@ def _annotations(
     return added
 
 
-def _contradicted(held: Mapping[str, KnownEntry], proposal: Proposal, today: str) -> tuple[str, ...]:
+def _contradicted(by_file: Mapping[str, KnownEntry], proposal: Proposal, today: str) -> tuple[str, ...]:
     """The entries that a later one of the same trust seems to contradict, and what the user can do."""
     lines = []
     for older, newer in proposal.replaced:
-        if not {older, newer} <= held.keys() or held[older].entry.pinned or held[older].entry.over(today):
+        if (
+            not {older, newer} <= by_file.keys()
+            or by_file[older].entry.pinned
+            or by_file[older].entry.over(today)
+        ):
             continue
-        if not held[newer].stamp.trusted or held[newer].when <= held[older].when:
+        if not by_file[newer].stamp.trusted or by_file[newer].when <= by_file[older].when:
             continue
         name = older.removesuffix(".md")
         lines.append(
@@ -225,12 +236,12 @@ def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str
     return [entry.name for entry in answerable if not _answers(entry.words, after, today)]
 
 
-def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
+def after_edits(entries: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
     """The entries as they would be after these edits."""
-    kept = [entry for entry in known if entry.entry.file not in edits]
+    untouched = [entry for entry in entries if entry.entry.file not in edits]
     changed = {file: edit for file, edit in edits.items() if edit is not None}
     edited = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
-    return sorted((*kept, *edited), key=lambda entry: entry.entry.file)
+    return sorted((*untouched, *edited), key=lambda entry: entry.entry.file)
 
 
 def dream(
@@ -250,10 +261,12 @@ def dream(
             return prepared
         if not goes_on():
             raise Refused("the dream was stopped, or another process took over")
-        now = memory.commit(prepared.edits, "dream", "; ".join(prepared.done), based_on=base, whole=True)
+        current = memory.commit(
+            prepared.edits, "dream", "; ".join(prepared.done), based_on=base, whole=True
+        )
         wanted = {file: edit.stamp if edit else None for file, edit in prepared.edits.items()}
-        if all(now.entries.get(file) == stamp for file, stamp in wanted.items()):
-            return msgspec.structs.replace(prepared, change=now.number)
+        if all(current.entries.get(file) == stamp for file, stamp in wanted.items()):
+            return msgspec.structs.replace(prepared, change=current.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
 
@@ -261,20 +274,20 @@ def prepare(
     memory: Memory, suggested: Proposal | None = None, there: Callable[[str], bool] | None = None
 ) -> Consolidation:
     """What a dream would do now; no edits if any entry could no longer be found afterwards."""
-    known = memory.entries()
+    entries = memory.entries()
     today = memory.today()
-    planned = plan(known, by_rules(known).plus(suggested or Proposal()), today, there)
+    planned = plan(entries, by_rules(entries).plus(suggested or Proposal()), today, there)
     if not planned.edits:
         return planned
-    lost = losses(known, after_edits(known, planned.edits), today)
+    lost = losses(entries, after_edits(entries, planned.edits), today)
     if lost:
         reason = f"given up: {', '.join(lost)} could not be found any more"
         return Consolidation({}, (), (*planned.refused, reason), planned.proposed)
     return planned
 
 
-def _answers(query: str, known: Sequence[KnownEntry], today: str) -> bool:
-    return any(words_held(fit.known.entry, query) for fit in fitting(query, known, today))
+def _answers(query: str, entries: Sequence[KnownEntry], today: str) -> bool:
+    return any(words_held(fit.known.entry, query) for fit in fitting(query, entries, today))
 
 
 def words_held(entry: MemoryEntry, statement: str) -> bool:
@@ -283,32 +296,34 @@ def words_held(entry: MemoryEntry, statement: str) -> bool:
     return all(" ".join(line.split()) in body for line in statement.splitlines())
 
 
-def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
+def _unlike(merging: Sequence[KnownEntry], today: str) -> str:
     """Why entries must not be merged; empty if they may be."""
-    if len(parts) < 2:
+    if len(merging) < 2:
         return "there is nothing to merge"
-    if any(part.entry.pinned for part in parts):
+    if any(entry.entry.pinned for entry in merging):
         return "pinned entries are the user's to change"
-    if len({part.stamp.origin for part in parts}) > 1:
+    if len({entry.stamp.origin for entry in merging}) > 1:
         return "they do not come from the same kind of source"
-    if any(part.entry.over(today) for part in parts):
+    if any(entry.entry.over(today) for entry in merging):
         return "one of them no longer holds"
-    first = distinctive_words(parts[0].entry.words)
-    for part in parts[1:]:
-        statement_words = distinctive_words(part.entry.words)
-        both = shared(first, statement_words)
-        if len(both) < LEAST_SHARED or len(both) < ALIKE * max(len(first), len(statement_words)):
+    first = distinctive_words(merging[0].entry.words)
+    for entry in merging[1:]:
+        statement_words = distinctive_words(entry.entry.words)
+        shared_words = shared(first, statement_words)
+        if len(shared_words) < LEAST_SHARED or len(shared_words) < ALIKE * max(
+            len(first), len(statement_words)
+        ):
             return "they speak of different things"
         if any(map(names_something, first ^ statement_words)):
             return "they name different things"
-        texts = parts[0].entry.words, part.entry.words
+        texts = merging[0].entry.words, entry.entry.words
         if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in re.split(r"[,\n]", text) if name.strip()]
+    return list(filter(None, map(str.strip, re.split(r"[,\n]", text))))
 
 
 def _listed(files: Iterable[str]) -> str:

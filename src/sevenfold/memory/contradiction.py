@@ -42,17 +42,19 @@ LEAST_WORDS = 2
 
 def ends(older: str, newer: str) -> bool:
     """Whether the later of two texts says that the earlier one is no longer valid."""
-    before = _plain(older)
-    after = _plain(newer)
-    if _OPEN.search(before) or _OPEN.search(after):
+    earlier = _plain(older)
+    later = _plain(newer)
+    if _OPEN.search(earlier) or _OPEN.search(later):
         return False
-    return _denies(before, after) or _replaces(before, after) or _gives_other_value(before, after)
+    return _denies(earlier, later) or _replaces(earlier, later) or _gives_other_value(earlier, later)
 
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
     text = " ".join(text.casefold().replace("’", "'").split())
-    return _SHORT.sub(lambda found: {"can't": "can", "won't": "will"}.get(found[0], "") + " not", text)
+    return _SHORT.sub(
+        lambda contraction: {"can't": "can", "won't": "will"}.get(contraction[0], "") + " not", text
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -60,30 +62,30 @@ def _words(plain: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_EMPTY.sub(" ", plain)))
 
 
-def _denies(before: str, after: str) -> bool:
+def _denies(earlier: str, later: str) -> bool:
     """Whether they say the same, except that one of them is negated."""
-    if len(_DENIALS.findall(before)) % 2 == len(_DENIALS.findall(after)) % 2:
+    if len(_DENIALS.findall(earlier)) % 2 == len(_DENIALS.findall(later)) % 2:
         return False
-    left, right = (_words(_DENIALS.sub(" ", plain)) for plain in (before, after))
+    left, right = (_words(_DENIALS.sub(" ", plain)) for plain in (earlier, later))
     return len(left) >= LEAST_WORDS and _differing(left, right) == []
 
 
-def _replaces(before: str, after: str) -> bool:
+def _replaces(earlier: str, later: str) -> bool:
     """Whether the later one names what it replaces."""
-    instead = _INSTEAD.search(after)
+    instead = _INSTEAD.search(later)
     if instead is None:
         return False
-    left = _words(before)
-    right = _words(after[: instead.start()] + " " + after[instead.end() :])
-    places = _differing(left, right)
+    left = _words(earlier)
+    right = _words(later[: instead.start()] + " " + later[instead.end() :])
+    positions = _differing(left, right)
     replaced = _WORD.findall(instead[1])
-    return places is not None and len(places) == 1 and [left[places[0]]] == replaced
+    return positions is not None and len(positions) == 1 and [left[positions[0]]] == replaced
 
 
-def _gives_other_value(before: str, after: str) -> bool:
+def _gives_other_value(earlier: str, later: str) -> bool:
     """Whether they give the same single thing ("the …" or "my …") two different values."""
-    left = _words(before)
-    right = _words(after)
+    left = _words(earlier)
+    right = _words(later)
     positions = _differing(left, right)
     if not positions or len(positions) > 1 or left[0] not in _THE_ONE:
         return False

@@ -43,28 +43,32 @@ _DAYS = {
     "昨天": -1,
     "前天": -2,
 }
-_WEEKDAYS = {
-    name: number
-    for names in (
-        "monday tuesday wednesday thursday friday saturday sunday",
-        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-        "lundi mardi mercredi jeudi vendredi samedi dimanche",
-        "周一 周二 周三 周四 周五 周六 周日",
-        "星期一 星期二 星期三 星期四 星期五 星期六 星期日",
-        "礼拜一 礼拜二 礼拜三 礼拜四 礼拜五 礼拜六 礼拜天",
-    )
-    for number, name in enumerate(names.split())
-} | {"周天": 6, "星期天": 6, "sonnabend": 5}
-_MONTHS = {
-    name: number
-    for names in (
-        "january february march april may june july august september october november december",
-        "jan feb mar apr may jun jul aug sep oct nov dec",
-        "januar februar märz april mai juni juli august september oktober november dezember",
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    )
-    for number, name in enumerate(names.split(), 1)
-}
+
+
+def _numbered(*series: str, start: int) -> dict[str, int]:
+    """The names in each of these series, numbered from ``start``."""
+    numbers: dict[str, int] = {}
+    for names in series:
+        numbers.update((name, number) for number, name in enumerate(names.split(), start))
+    return numbers
+
+
+_WEEKDAYS = _numbered(
+    "monday tuesday wednesday thursday friday saturday sunday",
+    "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "周一 周二 周三 周四 周五 周六 周日",
+    "星期一 星期二 星期三 星期四 星期五 星期六 星期日",
+    "礼拜一 礼拜二 礼拜三 礼拜四 礼拜五 礼拜六 礼拜天",
+    start=0,
+) | {"周天": 6, "星期天": 6, "sonnabend": 5}
+_MONTHS = _numbered(
+    "january february march april may june july august september october november december",
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    start=1,
+)
 _NUMBERS = {
     "a": 1,
     "one": 1,
@@ -155,26 +159,37 @@ def checked_dates(text: str, proposed: Iterable[tuple[str, str]], said_on: date)
     for phrase, day in proposed:
         phrase = " ".join(phrase.split())
         at = plain.casefold().find(phrase.casefold()) if phrase else -1
-        when = _day(day)
-        known = any(
-            phrase.casefold() in there.casefold() or there.casefold() in phrase.casefold()
-            for there in named
-        )
-        if at < 0 or when is None or known or _ISO.search(phrase) or not _can_mean(phrase, when, said_on):
+        day_meant = _day(day)
+        is_covered = any(_overlap(phrase, named_phrase) for named_phrase in named)
+        if (
+            at < 0
+            or day_meant is None
+            or is_covered
+            or _ISO.search(phrase)
+            or not _can_mean(phrase, day_meant, said_on)
+        ):
             continue
         named[plain[at : at + len(phrase)]] = day
     return named
 
 
+def _overlap(phrase: str, other_phrase: str) -> bool:
+    """Whether one of two phrases is a part of the other."""
+    shorter, longer = sorted((phrase.casefold(), other_phrase.casefold()), key=len)
+    return shorter in longer
+
+
 def names_day(text: str, day: str, named: Mapping[str, str], said_on: date | None) -> bool:
     """Whether a statement itself names this day: by its date, by a day of the week, or relative to ``said_on``."""
-    when = _day(day)
-    if when is None:
+    date_named = _day(day)
+    if date_named is None:
         return False
     weekdays = {_WEEKDAYS[name.casefold()] for name in _NAMED_DAY.findall(text)}
-    near = said_on is None or 0 <= (when - said_on).days <= NEAR
+    near = said_on is None or 0 <= (date_named - said_on).days <= NEAR
     return (
-        day in named.values() or _is_written(text, when, said_on) or (near and when.weekday() in weekdays)
+        day in named.values()
+        or _is_written(text, date_named, said_on)
+        or (near and date_named.weekday() in weekdays)
     )
 
 
@@ -185,52 +200,55 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _can_mean(phrase: str, when: date, said_on: date) -> bool:
+def _can_mean(phrase: str, candidate: date, said_on: date) -> bool:
     """Whether a phrase can mean this date, judging by what it says itself."""
-    away = (when - said_on).days
+    away = (candidate - said_on).days
     if weekdays := {_WEEKDAYS[name.casefold()] for name in _NAMED_DAY.findall(phrase)}:
-        return when.weekday() in weekdays and abs(away) <= NEAR
+        return candidate.weekday() in weekdays and abs(away) <= NEAR
     if _FIGURE.search(phrase) and any(month in phrase.casefold() for month in _MONTHS):
-        return _is_written(phrase, when, said_on)
+        return _is_written(phrase, candidate, said_on)
     return abs(away) <= FAR
 
 
-def _is_written(text: str, when: date, said_on: date | None) -> bool:
+def _is_written(text: str, candidate: date, said_on: date | None) -> bool:
     """Whether words give this date: as 2026-12-31, 31.12., 12/31, 31 December or 12月31日."""
-    if any(tuple(map(int, parts)) == (when.year, when.month, when.day) for parts in _ISO.findall(text)):
+    if any(
+        tuple(map(int, numbers)) == (candidate.year, candidate.month, candidate.day)
+        for numbers in _ISO.findall(text)
+    ):
         return True
-    near = said_on is None or 0 <= (when - said_on).days <= 366
+    near = said_on is None or 0 <= (candidate - said_on).days <= 366
     figures = [int(figure) for figure in _FIGURE.findall(text)]
     years = [figure for figure in figures if figure > 1900]
-    if when.day not in figures or (years and when.year not in years) or not (years or near):
+    if candidate.day not in figures or (years and candidate.year not in years) or not (years or near):
         return False
-    months = {_MONTHS[word] for word in re.findall(r"[^\W\d_]+", text.casefold()) if word in _MONTHS}
-    written = re.search(rf"(?<!\d)0?{when.day}\s*[./]\s*0?{when.month}(?!\d)", text)
-    american = re.search(rf"(?<!\d)0?{when.month}/0?{when.day}(?!\d)", text)
-    chinese = re.search(rf"(?<!\d){when.month}\s*月\s*{when.day}\s*[日号號]", text)
-    return when.month in months or bool(written or american or chinese)
+    months = {_MONTHS[month] for month in re.findall(r"[^\W\d_]+", text.casefold()) if month in _MONTHS}
+    written = re.search(rf"(?<!\d)0?{candidate.day}\s*[./]\s*0?{candidate.month}(?!\d)", text)
+    american = re.search(rf"(?<!\d)0?{candidate.month}/0?{candidate.day}(?!\d)", text)
+    chinese = re.search(rf"(?<!\d){candidate.month}\s*月\s*{candidate.day}\s*[日号號]", text)
+    return candidate.month in months or bool(written or american or chinese)
 
 
 def _resolved(text: str, said_on: date) -> Iterator[tuple[str, date]]:
     plain = " ".join(text.split()).replace("’", "'")
     coming = bool(_COMING.search(plain)) and not _PAST.search(plain)
     for match in _RELATIVE.finditer(plain):
-        part = {name: value.casefold() for name, value in match.groupdict().items() if value}
-        if name := part.get("day") or part.get("dense_day"):
+        groups = {name: value.casefold() for name, value in match.groupdict().items() if value}
+        if name := groups.get("day") or groups.get("dense_day"):
             yield match[0], said_on + timedelta(days=_DAYS[name])
-        elif "ahead" in part:
-            yield match[0], said_on + _span(part["ahead"], part["unit"])
-        elif "back" in part or "back_2" in part:
-            number = part.get("back") or part["back_2"]
-            unit = part.get("past") or part["past_2"]
+        elif "ahead" in groups:
+            yield match[0], said_on + _span(groups["ahead"], groups["unit"])
+        elif "back" in groups or "back_2" in groups:
+            number = groups.get("back") or groups["back_2"]
+            unit = groups.get("past") or groups["past_2"]
             yield match[0], said_on - _span(number, unit)
-        elif "dense_number" in part:
-            span = _span(part["dense_number"], part["dense_unit"])
-            yield match[0], said_on - span if "前" in part["dense_way"] else said_on + span
-        elif "this_week" in part:
+        elif "dense_number" in groups:
+            span = _span(groups["dense_number"], groups["dense_unit"])
+            yield match[0], said_on - span if "前" in groups["dense_way"] else said_on + span
+        elif "this_week" in groups:
             monday = said_on - timedelta(days=said_on.weekday())
-            yield match[0], monday + timedelta(days=_weekday(part["this_week"]))
-        elif ("on" in part or "dense_on" in part) and not coming:
+            yield match[0], monday + timedelta(days=_weekday(groups["this_week"]))
+        elif ("on" in groups or "dense_on" in groups) and not coming:
             continue
         elif ahead := (_weekday(match[0]) - said_on.weekday()) % 7:
             yield match[0], said_on + timedelta(days=ahead)

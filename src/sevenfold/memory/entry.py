@@ -81,11 +81,11 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def quotations(self) -> tuple[str, ...]:
         """The user's words in it, one text per block of quoted lines."""
-        blocks = groupby(self._parts[0], key=lambda line: line.startswith(">"))
-        quotations = (
-            " ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted
-        )
-        return tuple(filter(None, map(str.strip, quotations)))
+        quotations = []
+        for is_quoted, lines in groupby(self._parts[0], key=lambda line: line.startswith(">")):
+            if is_quoted:
+                quotations.append(" ".join(line[1:].strip() for line in lines).strip())
+        return tuple(filter(None, quotations))
 
     @property
     def words(self) -> str:
@@ -135,9 +135,11 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
 
 def quoted(statements: Iterable[str]) -> str:
     """The user's words as quoted lines of an entry."""
-    return "\n\n".join(
-        "\n".join(f"> {line}" for line in statement.strip().splitlines()) for statement in statements
-    )
+    return "\n\n".join(map(_quoted_lines, statements))
+
+
+def _quoted_lines(statement: str) -> str:
+    return "\n".join(f"> {line}" for line in statement.strip().splitlines())
 
 
 def slug(text: str) -> str:
@@ -148,11 +150,11 @@ def slug(text: str) -> str:
     return first.replace(" ", "-") or "entry"
 
 
-def free_name(file: str, taken: Container[str]) -> str:
+def free_name(file: str, taken_names: Container[str]) -> str:
     """This file name if it is free, otherwise the first free one with a number appended."""
     stem = file.removesuffix(".md")
     number = 2
-    while file in taken:
+    while file in taken_names:
         file = f"{stem[:_LONGEST]}-{number}.md"
         number += 1
     return file
@@ -163,9 +165,9 @@ def _clean(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def shortened(text: str, most: int) -> str:
+def shortened(text: str, limit: int) -> str:
     """The words on one line, cut at a space and marked with an ellipsis if too long."""
     line = " ".join(text.split())
-    if len(line) <= most:
+    if len(line) <= limit:
         return line
-    return f"{line[: most - 1].rsplit(' ', 1)[0]}…"
+    return f"{line[: limit - 1].rsplit(' ', 1)[0]}…"

@@ -55,28 +55,28 @@ def take_in(
 
     ``extras`` has additional data, as JSON, that the tool keeps with some of them.
     """
-    there = {known_entry.entry.file: known_entry.stamp for known_entry in memory.entries()}
-    by_source = {stamp.source: file for file, stamp in there.items()}
+    present = {entry.entry.file: entry.stamp for entry in memory.entries()}
+    by_source = {stamp.source: file for file, stamp in present.items()}
     edits: dict[str, EntryEdit] = {}
-    known: list[str] = []
-    left: dict[str, str] = {}
+    unchanged: list[str] = []
+    not_imported: dict[str, str] = {}
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
         extra = extras.get(path, "")
         problem = _unfit(path, content) or memory.refuses(content)
-        file = by_source.get(source) or free_entry(path, {*there, *edits})
+        file = by_source.get(source) or free_entry(path, {*present, *edits})
         if problem:
-            left[path] = problem
-        elif file in there and there[file].sha256 == digest(content):
-            known.append(path)
-        elif file in there and there[file].trusted:
-            left[path] = f"you confirmed another text of it: {file}; forget that first"
+            not_imported[path] = problem
+        elif file in present and present[file].sha256 == digest(content):
+            unchanged.append(path)
+        elif file in present and present[file].trusted:
+            not_imported[path] = f"you confirmed another text of it: {file}; forget that first"
         else:
             stamp = Provenance(digest(content), "import", source=source, extra=extra, created=now)
             edits[file] = EntryEdit(content, stamp)
     if edits:
         memory.commit(edits, "import", f"imported from {tool}: {len(edits)} files")
-    return Imported(tuple(edits), tuple(known), left)
+    return Imported(tuple(edits), tuple(unchanged), not_imported)
 
 
 def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
@@ -85,17 +85,17 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
         raise InputError(
             f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
         )
-    known = list(entries)
-    files = {their_path(entry, tool): entry.entry.render() for entry in known}
+    listed = list(entries)
+    files = {their_path(entry, tool): entry.entry.render() for entry in listed}
     if tool != JSON:
-        files.setdefault(INDEX, _linked_index(known).encode())
+        files.setdefault(INDEX, _linked_index(listed).encode())
     return files
 
 
-def _linked_index(known: Iterable[KnownEntry]) -> str:
+def _linked_index(entries: Iterable[KnownEntry]) -> str:
     """An index in the shape that other tools read: a title with a link, and the gist."""
     trusted = sorted(
-        (known_entry.entry for known_entry in known if known_entry.stamp.trusted),
+        (known_entry.entry for known_entry in entries if known_entry.stamp.trusted),
         key=lambda entry: entry.file,
     )
     lines = [
@@ -104,10 +104,10 @@ def _linked_index(known: Iterable[KnownEntry]) -> str:
     return "# Memory\n\n" + "\n".join(lines) + "\n"
 
 
-def their_path(known: KnownEntry, tool: str) -> str:
+def their_path(known_entry: KnownEntry, tool: str) -> str:
     """The path of an entry in another tool: the original one if it came from there, otherwise its file name."""
-    from_tool, _, path = known.stamp.source.partition(":")
-    return path if from_tool == tool and path else known.entry.file
+    from_tool, _, path = known_entry.stamp.source.partition(":")
+    return path if from_tool == tool and path else known_entry.entry.file
 
 
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
@@ -172,10 +172,10 @@ def _unfit(path: str, content: bytes) -> str:
     return "" if content.strip() else "it is empty"
 
 
-def free_entry(path: str, taken: Iterable[str]) -> str:
+def free_entry(path: str, taken_names: Iterable[str]) -> str:
     """A free entry file name for a path of another tool."""
     wanted = PurePosixPath(path)
     pinned = PINNED if wanted.parent.name == PINNED.strip("/") else ""
     names = (wanted.name.lower(), f"{slug(wanted.stem)}.md", "imported-index.md")
     plain = next(filter(is_entry, (f"{pinned}{name}" for name in names)))
-    return free_name(plain, set(taken))
+    return free_name(plain, set(taken_names))

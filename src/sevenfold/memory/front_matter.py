@@ -38,14 +38,14 @@ class Page(Struct, frozen=True):
     def with_value(self, key: str, value: str) -> Page:
         """The page with this key set; a new key is added at the end."""
         line = f"{key}: {_written(value)}\n"
-        kept: list[str] = []
+        lines: list[str] = []
         inside = False
-        for old in self.head:
-            match = _KEY.fullmatch(old.rstrip("\r\n"))
-            inside = match[1] == key if match else inside and old[:1] in " \t"
-            if not inside or line not in kept:
-                kept.append(line if inside else old)
-        return Page((*kept, *(() if line in kept else (line,))), self.body, self.fences)
+        for old_line in self.head:
+            match = _KEY.fullmatch(old_line.rstrip("\r\n"))
+            inside = match[1] == key if match else inside and old_line[:1] in " \t"
+            if not inside or line not in lines:
+                lines.append(line if inside else old_line)
+        return Page((*lines, *(() if line in lines else (line,))), self.body, self.fences)
 
     def render(self) -> str:
         """The content of the file."""

@@ -61,11 +61,11 @@ class Generation(Struct, frozen=True):
     def after(self, change: MemoryChange) -> Generation:
         """The generation that results from a change."""
         entries = dict(self.entries)
-        for file, (_, now) in change.entries.items():
-            if now is None:
+        for file, (_, stamp) in change.entries.items():
+            if stamp is None:
                 entries.pop(file, None)
             else:
-                entries[file] = now
+                entries[file] = stamp
         return Generation(change.number, change.id, dict(sorted(entries.items())))
 
 
@@ -87,9 +87,11 @@ class MemoryChange(Struct, frozen=True, omit_defaults=True):
         bare = msgspec.structs.replace(self, id="")
         return msgspec.structs.replace(self, id=hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16])
 
-    def reversed(self, now: Mapping[str, Provenance], at: float, number: int, parent: str) -> MemoryChange:
+    def reversed(
+        self, current: Mapping[str, Provenance], at: float, number: int, parent: str
+    ) -> MemoryChange:
         """The change that restores what was there before this one."""
-        back = {file: (now.get(file), before) for file, (before, _) in self.entries.items()}
+        back = {file: (current.get(file), before) for file, (before, _) in self.entries.items()}
         return MemoryChange(number, parent, at, "undo", f"undo {self.number}", back)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sevenfold.memory.dates import DATES
@@ -47,14 +48,16 @@ _RULES = re.compile(
 
 def write_index(entries: Iterable[KnownEntry], today: str) -> str:
     """The text of ``MEMORY.md``, within limits, with a note on how many entries are left out."""
-    held = [known for known in entries if not known.entry.over(today)]
-    trusted = sorted((known for known in held if known.stamp.trusted), key=_last_to_go_first)
-    others = len(held) - len(trusted)
-    width = _width([known for known in trusted if _rank(known) < _ORDINARY])
+    valid = [known_entry for known_entry in entries if not known_entry.entry.over(today)]
+    trusted = sorted(
+        (known_entry for known_entry in valid if known_entry.stamp.trusted), key=_last_to_go_first
+    )
+    unconfirmed = len(valid) - len(trusted)
+    width = _width([known_entry for known_entry in trusted if _rank(known_entry) < _ORDINARY])
     shown: list[str] = []
     listed = 0
-    for known in trusted:
-        lines = _lines(known, width)
+    for known_entry in trusted:
+        lines = _lines(known_entry, width)
         if not _fit([*shown, *lines]):
             break
         shown += lines
@@ -62,38 +65,39 @@ def write_index(entries: Iterable[KnownEntry], today: str) -> str:
     notices = []
     if listed < len(trusted):
         notices.append(f"{len(trusted) - listed} more entries are not listed: the index is full.")
-    if others:
-        noun = "entries" if others > 1 else "entry"
-        notices.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
+    if unconfirmed:
+        noun = "entries" if unconfirmed > 1 else "entry"
+        notices.append(f"{unconfirmed} unconfirmed {noun}: see `sevenfold memory list`.")
     if not shown and not notices:
         return ""
     return _HEADING + "\n".join([*shown, *([""] if notices and shown else []), *notices]) + "\n"
 
 
-def day_of_entry(known: KnownEntry) -> str:
+def day_of_entry(known_entry: KnownEntry) -> str:
     """The local date on which an entry was last stated or confirmed; empty if unknown."""
-    return datetime.fromtimestamp(known.when).date().isoformat() if known.when else ""
+    return datetime.fromtimestamp(known_entry.when).date().isoformat() if known_entry.when else ""
 
 
 _PINNED, _RULE, _ORDINARY = range(3)
 
 
-def _rank(known: KnownEntry) -> int:
-    if known.entry.pinned:
+def _rank(known_entry: KnownEntry) -> int:
+    if known_entry.entry.pinned:
         return _PINNED
-    is_rule = known.entry.kind == "feedback" or _RULES.search(known.entry.words)
+    is_rule = known_entry.entry.kind == "feedback" or _RULES.search(known_entry.entry.words)
     return _RULE if is_rule else _ORDINARY
 
 
-def _last_to_go_first(known: KnownEntry) -> tuple[int, int, float, str]:
-    usage = known.usage
-    return _rank(known), -usage.used - usage.helped, -known.when, known.entry.file
+def _last_to_go_first(known_entry: KnownEntry) -> tuple[int, int, float, str]:
+    usage = known_entry.usage
+    return _rank(known_entry), -usage.used - usage.helped, -known_entry.when, known_entry.entry.file
 
 
 def _width(protected: Sequence[KnownEntry]) -> int:
     """The greatest length of lines at which all pinned entries and rules fit, if there is one."""
     for width in _WIDTHS:
-        if _fit([line for known in protected for line in _lines(known, width)]):
+        lines = list(chain.from_iterable(_lines(known_entry, width) for known_entry in protected))
+        if _fit(lines):
             return width
     return _WIDTHS[-1]
 
@@ -104,45 +108,43 @@ def _fit(lines: Sequence[str]) -> bool:
     return len(lines) <= INDEX_LINES - free_lines and size + len(_HEADING) <= INDEX_BYTES - free_bytes
 
 
-def _lines(known: KnownEntry, width: int) -> list[str]:
+def _lines(known_entry: KnownEntry, width: int) -> list[str]:
     """A line for each statement of an entry that does not say the same as an earlier one."""
-    entry = known.entry
+    entry = known_entry.entry
     statements: list[str] = []
     for statement in entry.quotations or (entry.description,):
-        if not any(same_fact(statement, other) for other in statements):
+        if not any(same_fact(statement, earlier) for earlier in statements):
             statements.append(statement)
-    return [_line(known, statement, width) for statement in statements]
+    return [_line(known_entry, statement, width) for statement in statements]
 
 
-def _line(known: KnownEntry, statement: str, width: int) -> str:
-    facts = [day_of_entry(known)]
-    if known.entry.until:
-        facts.append(f"until {known.entry.until}")
-    facts += [*_dates(known, statement), *_gone(known, statement)]
-    told = ", ".join(filter(None, facts))
-    about = f" ({told})" if told else ""
-    short = known.entry.page.values.get(SHORT, "")
+def _line(known_entry: KnownEntry, statement: str, width: int) -> str:
+    facts = [day_of_entry(known_entry)]
+    if known_entry.entry.until:
+        facts.append(f"until {known_entry.entry.until}")
+    facts += [*_dates(known_entry, statement), *_gone(known_entry, statement)]
+    annotations = ", ".join(filter(None, facts))
+    about = f" ({annotations})" if annotations else ""
+    short = known_entry.entry.page.values.get(SHORT, "")
     plain = " ".join(statement.split())
     if len(plain) > width - len(about) and short and shortens(short, plain):
         plain = short
     return f"- {shortened(plain, max(width - len(about) - 2, 40))}{about}"
 
 
-def _dates(known: KnownEntry, statement: str) -> list[str]:
+def _dates(known_entry: KnownEntry, statement: str) -> list[str]:
     """The dates of the relative days in a statement, from the note or the head of its entry."""
-    noted = [
-        line.removeprefix(DATES).rstrip(".")
-        for line in known.entry.note.splitlines()
-        if line.startswith(DATES)
-    ]
-    parts = ", ".join([*noted, known.entry.page.values.get(DATED, "")]).split(", ")
+    dated_lines = (line for line in known_entry.entry.note.splitlines() if line.startswith(DATES))
+    noted = [line.removeprefix(DATES).rstrip(".") for line in dated_lines]
+    listed = ", ".join([*noted, known_entry.entry.page.values.get(DATED, "")]).split(", ")
     plain = " ".join(statement.split()).casefold()
-    dates = filter(None, map(_DATE.fullmatch, parts))
+    dates = filter(None, map(_DATE.fullmatch, listed))
     return [match[0] for match in dates if match[1].casefold() in plain]
 
 
-def _gone(known: KnownEntry, statement: str) -> list[str]:
+def _gone(known_entry: KnownEntry, statement: str) -> list[str]:
     """What a statement names and a dream did not find any more."""
-    claims = filter(None, known.entry.page.values.get(GONE, "").split(", "))
-    there = [claim for claim in claims if all(part in statement for part in claim.split(" in "))]
-    return [f"gone: {' '.join(there)}"] if there else []
+    claims = filter(None, known_entry.entry.page.values.get(GONE, "").split(", "))
+    # A claim may be "--flag in script.sh": the statement must name both.
+    named = [claim for claim in claims if all(name in statement for name in claim.split(" in "))]
+    return [f"gone: {' '.join(named)}"] if named else []

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date, timedelta
 from difflib import unified_diff
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -92,13 +93,14 @@ Edits: TypeAlias = Mapping[str, EntryEdit | None]
 """Edits by file; None removes the entry."""
 
 
-def difference(file: str, old: bytes | None, new: bytes | None) -> str:
+def difference(file: str, old_content: bytes | None, new_content: bytes | None) -> str:
     """A unified diff between two versions of a file; None means that it does not exist."""
-    before, after = (
-        (text or b"").decode(errors="replace").splitlines(keepends=True) for text in (old, new)
+    old_lines, new_lines = (
+        (text or b"").decode(errors="replace").splitlines(keepends=True)
+        for text in (old_content, new_content)
     )
-    was, now = ("/dev/null" if text is None else file for text in (old, new))
-    lines = unified_diff(before, after, was, now)
+    old_name, new_name = ("/dev/null" if text is None else file for text in (old_content, new_content))
+    lines = unified_diff(old_lines, new_lines, old_name, new_name)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
@@ -110,28 +112,33 @@ def _replayed(recorded: Mapping[str, MemoryChange], at: str) -> Generation | Non
             return None
         chain.append(change)
         at = change.parent
-    now = Generation()
+    generation = Generation()
     for change in reversed(chain):
-        now = now.after(change)
-    return now
+        generation = generation.after(change)
+    return generation
 
 
 def _supported(changes: Iterable[MemoryChange], claimed: Generation) -> Generation:
     """The part of a generation that some recorded change made."""
-    recorded = {(file, after) for change in changes for file, (_, after) in change.entries.items()}
+    recorded: set[tuple[str, Provenance | None]] = set()
+    for change in changes:
+        recorded.update((file, after) for file, (_, after) in change.entries.items())
     entries = {file: stamp for file, stamp in claimed.entries.items() if (file, stamp) in recorded}
     return Generation(claimed.number, claimed.id, entries)
 
 
 def _in_words(change: MemoryChange) -> str:
     """What a change from outside did, for the user."""
-    edited = [file.removesuffix(".md") for file, (_, after) in change.entries.items() if after is not None]
-    removed = [file.removesuffix(".md") for file, (_, after) in change.entries.items() if after is None]
-    what = [f"wrote {', '.join(edited)} (unconfirmed now)"] if edited else []
-    what += [f"removed {', '.join(removed)}"] if removed else []
+    edited: list[str] = []
+    removed: list[str] = []
+    for file, (_, after) in change.entries.items():
+        names = removed if after is None else edited
+        names.append(file.removesuffix(".md"))
+    deeds = [f"wrote {', '.join(edited)} (unconfirmed now)"] if edited else []
+    deeds += [f"removed {', '.join(removed)}"] if removed else []
     number = change.number
     return (
-        f"something other than Sevenfold {' and '.join(what)} in memory; "
+        f"something other than Sevenfold {' and '.join(deeds)} in memory; "
         f"sevenfold memory diff {number} shows it, undo {number} takes it back"
     )
 
@@ -168,25 +175,25 @@ class Memory:
 
     def entries(self) -> list[KnownEntry]:
         """All entries, sorted by file."""
-        now, files = self._generation_and_files()
+        current, files = self._generation_and_files()
         usage = self._counted(USAGE, EntryUse)
-        known = []
-        for file, stamp in now.entries.items():
+        listed = []
+        for file, stamp in current.entries.items():
             content = files.get(file)
             if content is None or digest(content) != stamp.sha256:
                 content = self._content(file, stamp)
             if content is not None:
-                entry = read_entry(file, content)
-                known.append(KnownEntry(entry, stamp, usage.get(file, EntryUse()), self.path))
-        return known
+                parsed = read_entry(file, content)
+                listed.append(KnownEntry(parsed, stamp, usage.get(file, EntryUse()), self.path))
+        return listed
 
     def entry(self, name: str) -> KnownEntry:
         """One entry by name; raises `InputError` that lists existing ones."""
-        known = self.entries()
-        for candidate in known:
+        entries = self.entries()
+        for candidate in entries:
             if name in (candidate.entry.name, candidate.entry.file):
                 return candidate
-        names = ", ".join(candidate.entry.name for candidate in known[:10])
+        names = ", ".join(candidate.entry.name for candidate in entries[:10])
         there = f"there is: {names}" if names else "memory is empty"
         raise InputError(f"there is no memory entry {name[:80]!r}; {there}")
 
@@ -200,15 +207,15 @@ class Memory:
 
     def _generation_and_files(self) -> tuple[Generation, dict[str, bytes | None]]:
         """The current generation, and the files that were read to check it."""
-        now = self._current()
+        current = self._current()
         files = self._files()
-        if self._applied() == now.id and not self.damage and not self._outside(now, files):
-            return now, files
+        if self._applied() == current.id and not self.damage and not self._outside(current, files):
+            return current, files
         try:
             with self._folder.lock(wait=WAIT):
                 return self._reconciled(), files
         except TranscriptError:
-            return now, files  # in a read-only folder, memory is what was last written
+            return current, files  # in a read-only folder, memory is what was last written
 
     def problems(self) -> list[str]:
         """Files that cannot be entries, and entries whose content is lost, each with what to do."""
@@ -244,11 +251,15 @@ class Memory:
 
     def diff(self, change: MemoryChange) -> str:
         """What a change did, as a unified diff."""
-        parts = []
+        differences = []
         for file, stamps in change.entries.items():
-            old, new = (self._object(stamp.sha256) if stamp else None for stamp in stamps)
-            parts.append(difference(file, old, new) or f"{file}: only its origin changed\n")
-        return "".join(parts)
+            content_before, content_after = (
+                self._object(stamp.sha256) if stamp else None for stamp in stamps
+            )
+            differences.append(
+                difference(file, content_before, content_after) or f"{file}: only its origin changed\n"
+            )
+        return "".join(differences)
 
     def corrected_share(self) -> float | None:
         """The share of entries remembered automatically, not written by the user, that turned out to be wrong.
@@ -259,12 +270,12 @@ class Memory:
         remembered: set[str] = set()
         wrong: set[str] = set()
         for change in reversed(list(self.changes())):
-            now = {after.sha256 for _, after in change.entries.values() if after}
+            hashes_after = {after.sha256 for _, after in change.entries.values() if after}
             for file, (before, after) in change.entries.items():
                 if before is None:
                     remembered.update([file] if change.by in ("remember", "agent") else [])
                     continue
-                changed = before.sha256 not in now  # otherwise it was only confirmed or pinned
+                changed = before.sha256 not in hashes_after  # otherwise it was only confirmed or pinned
                 by_hand = change.by in ("user", "outside") or (change.by == "undo" and after is None)
                 if changed and (by_hand or self._closes(file, before, after)):
                     wrong.add(file)
@@ -296,16 +307,16 @@ class Memory:
         for file, edit in edits.items():
             self._check(file, edit, by)
         with self._folder.lock(wait=WAIT):
-            now = self._reconciled()
+            current = self._reconciled()
             if based_on is not None:
-                fresh = {file for file in edits if now.entries.get(file) == based_on.entries.get(file)}
+                fresh = {file for file in edits if current.entries.get(file) == based_on.entries.get(file)}
                 if whole and len(fresh) < len(edits):
-                    return now
+                    return current
                 edits = {file: edit for file, edit in edits.items() if file in fresh}
             self._check_whose(
-                (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()
+                (current.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()
             )
-            return self._change(now, edits, by, reason, session)
+            return self._change(current, edits, by, reason, session)
 
     def write(
         self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
@@ -323,27 +334,30 @@ class Memory:
 
     def confirm(self, name: str) -> Generation:
         """Mark an entry as confirmed by the user: from now on it counts as theirs."""
-        known = self.entry(name)
-        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self.clock.now())
-        edit = EntryEdit(known.entry.render(), stamp)
-        return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
+        known_entry = self.entry(name)
+        stamp = msgspec.structs.replace(known_entry.stamp, origin="user", verified=self.clock.now())
+        edit = EntryEdit(known_entry.entry.render(), stamp)
+        return self.commit({known_entry.entry.file: edit}, "user", f"confirmed {name}")
 
     def pin(self, name: str, *, pinned: bool = True) -> Generation:
         """Move an entry to the folder that nothing automatic changes, or back."""
-        known = self.entry(name)
-        if known.entry.pinned == pinned:
+        known_entry = self.entry(name)
+        if known_entry.entry.pinned == pinned:
             return self.generation()
-        file = f"{PINNED if pinned else ''}{known.entry.name}.md"
-        edits = {known.entry.file: None, file: EntryEdit(known.entry.render(), known.stamp)}
+        file = f"{PINNED if pinned else ''}{known_entry.entry.name}.md"
+        edits = {
+            known_entry.entry.file: None,
+            file: EntryEdit(known_entry.entry.render(), known_entry.stamp),
+        }
         return self.commit(edits, "user", f"{'pinned' if pinned else 'unpinned'} {name}")
 
     def close(self, name: str) -> Generation:
         """End an entry as of today: it is kept, and neither listed nor recalled any more."""
-        known = self.entry(name)
+        known_entry = self.entry(name)
         last = date.fromisoformat(self.today()) - timedelta(days=1)
-        content = known.entry.until_day(last.isoformat()).render()
-        edit = EntryEdit(content, msgspec.structs.replace(known.stamp, sha256=digest(content)))
-        return self.commit({known.entry.file: edit}, "user", f"closed {name}")
+        content = known_entry.entry.until_day(last.isoformat()).render()
+        edit = EntryEdit(content, msgspec.structs.replace(known_entry.stamp, sha256=digest(content)))
+        return self.commit({known_entry.entry.file: edit}, "user", f"closed {name}")
 
     def undo(self, number: int | None = None) -> Generation:
         """Restore what was there before a change, to the byte; by default, before the newest one that is not undone.
@@ -352,14 +366,18 @@ class Memory:
         """
         change = self._last() if number is None else self.change(number)
         with self._folder.lock(wait=WAIT):
-            now = self._reconciled()
-            later = [file for file, (_, after) in change.entries.items() if now.entries.get(file) != after]
+            current = self._reconciled()
+            later = [
+                file for file, (_, after) in change.entries.items() if current.entries.get(file) != after
+            ]
             if later:
                 raise Refused(
                     f"change {change.number} cannot be undone: {later[0]} was changed again since"
                 )
             self._check_whose(change.entries.values())
-            return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
+            return self._apply(
+                current, change.reversed(current.entries, self.clock.now(), current.number + 1, current.id)
+            )
 
     def count_use(self, file: str, *, helped: bool, answer: str = "") -> None:
         """Count that an entry was shown to a model, and whether it helped in this ``answer``."""
@@ -387,17 +405,17 @@ class Memory:
         with self._folder.lock(wait=WAIT):
             spent = self._counted(SPENT, float)
             spent[self.today()] = spent.get(self.today(), 0.0) + usd
-            kept = dict(sorted(spent.items())[-DAYS_OF_SPENDING:])
-            self._folder.write(SPENT, msgspec.json.encode(kept))
+            remembered = dict(sorted(spent.items())[-DAYS_OF_SPENDING:])
+            self._folder.write(SPENT, msgspec.json.encode(remembered))
 
     @property
     def spent(self) -> float:
         """Today's cost of maintaining this memory with models, in dollars."""
         return self._counted(SPENT, float).get(self.today(), 0.0)
 
-    def affords(self, most: float | None) -> bool:
+    def affords(self, daily_budget: float | None) -> bool:
         """Whether today's cost is below a daily budget; always, if that is None."""
-        return most is None or self.spent < most
+        return daily_budget is None or self.spent < daily_budget
 
     # -- keeping files and generation consistent -------------------------------------------------------
 
@@ -416,7 +434,7 @@ class Memory:
 
         ``stamps`` are those of each entry before and after the change.
         """
-        if any(stamp is not None and stamp.trusted for pair in stamps for stamp in pair):
+        if any(stamp is not None and stamp.trusted for stamp in chain.from_iterable(stamps)):
             self._must_be_user("changing what the user said in memory")
 
     def _current(self) -> Generation:
@@ -436,15 +454,15 @@ class Memory:
             problem = f"is damaged ({error})"
         recorded = {change.id: change for change in self._recorded() if change.identified() == change}
         at = claimed.id if claimed.id in recorded or not recorded else next(reversed(recorded))
-        now = _replayed(recorded, at)
-        if now is None:  # a change is missing: what others recorded still counts
-            now = _supported(recorded.values(), claimed)
-        if now.entries != claimed.entries and not problem:
+        generation = _replayed(recorded, at)
+        if generation is None:  # a change is missing: what others recorded still counts
+            generation = _supported(recorded.values(), claimed)
+        if generation.entries != claimed.entries and not problem:
             problem = "was edited by something else"
         if problem and (recorded or claimed.entries):
             self.damage = f"{self.path}/{CURRENT} {problem}; what the recorded changes say counts instead"
-        self._verified = (written, now)
-        return now
+        self._verified = (written, generation)
+        return generation
 
     def _applied(self) -> str:
         """The id of the last change whose files were written completely; whatever cannot be read is no id."""
@@ -453,10 +471,10 @@ class Memory:
     def news(self) -> list[str]:
         """What something other than Sevenfold did to memory since this was last called, in words."""
         self.generation()
-        told = self._told()
+        told_until = self._told()
         changes: list[MemoryChange] = []
         for change in self.changes():
-            if change.number <= told:
+            if change.number <= told_until:
                 break
             if change.by == "outside":
                 changes.append(change)
@@ -479,54 +497,62 @@ class Memory:
         there = filter(is_entry, self._folder.names())
         return {file: self._folder.read(file, most=MOST_BYTES) for file in there}
 
-    def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
+    def _outside(
+        self, current: Generation, files: Mapping[str, bytes | None]
+    ) -> dict[str, EntryEdit | None]:
         """Changes that something else made to the files."""
         at = self.clock.now()
         edits: dict[str, EntryEdit | None] = {}
         for file, content in files.items():
-            before = now.entries.get(file)
+            before = current.entries.get(file)
             if content is not None and (before is None or before.sha256 != digest(content)):
                 stamp = Provenance(digest(content), "outside", created=before.created if before else at)
                 edits[file] = EntryEdit(content, stamp)
-        return edits | {file: None for file in now.entries if file not in files}
+        return edits | {file: None for file in current.entries if file not in files}
 
     def _reconciled(self) -> Generation:
         """Complete an interrupted change, and record changes from outside. The lock must be held."""
-        now = self._current()
-        if self._applied() != now.id:
-            self._complete(now)
-        written = msgspec.json.encode(now)
+        current = self._current()
+        if self._applied() != current.id:
+            self._complete(current)
+        written = msgspec.json.encode(current)
         if self.damage and written != self._folder.read(CURRENT):
             self._folder.write(CURRENT, written)
-        return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
+        return self._change(
+            current, self._outside(current, self._files()), "outside", "changed outside Sevenfold"
+        )
 
     def _change(
-        self, now: Generation, edits: Edits, by: Author, reason: str, session: str = ""
+        self, current: Generation, edits: Edits, by: Author, reason: str, session: str = ""
     ) -> Generation:
         """Apply those edits that change something, if any. The lock must be held."""
-        both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}
-        changed = {file: (before, after) for file, (before, after) in both.items() if before != after}
+        stamps = {
+            file: (current.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()
+        }
+        changed = {file: (before, after) for file, (before, after) in stamps.items() if before != after}
         if not changed:
-            return now
+            return current
         for edit in filter(None, edits.values()):
             self._keep(edit.content)
         at = self.clock.now()
-        return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, changed, session))
+        return self._apply(
+            current, MemoryChange(current.number + 1, current.id, at, by, reason, changed, session)
+        )
 
-    def _complete(self, now: Generation) -> None:
+    def _complete(self, current: Generation) -> None:
         """Write the files of an interrupted change; those that others changed meanwhile are left alone."""
-        last = {change.id: change for change in self._recorded()}.get(now.id)
+        last = {change.id: change for change in self._recorded()}.get(current.id)
         for file, (before, after) in last.entries.items() if last else ():
             content = self._folder.read(file)
             there = digest(content) if content is not None else None
             if there == (before.sha256 if before else None):
                 self._materialise(file, after)
-        self._finish(now)
+        self._finish(current)
 
-    def _apply(self, now: Generation, change: MemoryChange) -> Generation:
+    def _apply(self, current: Generation, change: MemoryChange) -> Generation:
         """Record a change, which makes it valid, then write its files. The lock must be held."""
         change = change.identified()
-        following = now.after(change)
+        following = current.after(change)
         self._folder.append(CHANGES, msgspec.json.encode(change))
         written = msgspec.json.encode(following)
         self._folder.write(CURRENT, written)
@@ -542,17 +568,16 @@ class Memory:
         elif (content := self._object(stamp.sha256)) != self._folder.read(file):
             self._folder.write(file, content)
 
-    def _finish(self, now: Generation) -> None:
-        contents = ((file, self._object(stamp.sha256), stamp) for file, stamp in now.entries.items())
+    def _finish(self, current: Generation) -> None:
         usage = self._counted(USAGE, EntryUse)
-        known = (
-            KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse()))
-            for file, content, stamp in contents
-        )
-        text = write_index(known, self.today()).encode()
+        entries = []
+        for file, stamp in current.entries.items():
+            entry = read_entry(file, self._object(stamp.sha256))
+            entries.append(KnownEntry(entry, stamp, usage.get(file, EntryUse())))
+        text = write_index(entries, self.today()).encode()
         if text != (self._folder.read(INDEX) or b""):
             self._folder.write(INDEX, text)
-        self._folder.write(APPLIED, now.id.encode())
+        self._folder.write(APPLIED, current.id.encode())
 
     def _recorded(self) -> Iterator[MemoryChange]:
         """All recorded changes; unreadable lines are skipped."""

@@ -25,9 +25,9 @@ from sevenfold.memory.statements import LONGEST, Statement, statements, strip_ma
 from sevenfold.memory.words import denies
 from sevenfold.recall.ranking import DENSE_RUN, spaced
 
-LEAST_WORDS = 3
+MIN_WORDS = 3
 """The fewest words of a quotation in which a typo is forgiven."""
-MOST_WORDS = 300
+MAX_WORDS = 300
 """The most words of a quotation in which a typo is looked for."""
 SAME_LETTERS = 2
 """The letters with which a word and its misspelling both begin."""
@@ -47,7 +47,7 @@ class QuotedStatement(Struct, frozen=True):
     """False if a word of the quotation had to be taken for a misspelling, or if it says more than the user did."""
 
 
-class _Words(Struct, frozen=True):
+class _MessageWords(Struct, frozen=True):
     """The words of all statements of a message, comparable with those of a quotation."""
 
     statements: tuple[Statement, ...]
@@ -75,42 +75,42 @@ def nearest(message: str, quotation: str, *, forgiving: bool = True) -> QuotedSt
 def _nearest(message: str, quotation: str, *, forgiving: bool) -> QuotedStatement | None:
     lines = [strip_marker(_QUOTED_LINE.sub("", line)) for line in quotation.splitlines()]
     wanted = comparable("\n".join(lines))
-    held = _words_of(message)
-    if not wanted or not held.words:
+    message_words = _words_of(message)
+    if not wanted or not message_words.words:
         return None
-    start = _find(held, wanted, 0)
+    start = _find(message_words, wanted, 0)
     if start >= 0:
-        return _quotation(held, start, start + len(wanted))
-    parts = [part_words for part in _ELLIPSIS.split("\n".join(lines)) if (part_words := comparable(part))]
-    if len(parts) > 1 and (match := _in_parts(held, parts)):
+        return _quotation(message_words, start, start + len(wanted))
+    pieces = [part_words for part in _ELLIPSIS.split("\n".join(lines)) if (part_words := comparable(part))]
+    if len(pieces) > 1 and (match := _in_parts(message_words, pieces)):
         return match
     if not forgiving:
         return None
-    start = _misspelt(held.words, wanted)
+    start = _misspelt(message_words.words, wanted)
     if start >= 0:
-        return _quotation(held, start, start + len(wanted), exact=False)
-    return _contained(held, wanted)
+        return _quotation(message_words, start, start + len(wanted), exact=False)
+    return _contained(message_words, wanted)
 
 
 def comparable(text: str) -> tuple[str, ...]:
     """The words of a text without case, marks and quotation marks; a character each in scripts without spaces."""
     # Before the compatibility form, which would turn an ellipsis into three full stops inside a word.
     plain = unicodedata.normalize("NFKC", text.replace("…", " ")).casefold().replace("’", "'")
-    kept = []
+    words = []
     for run in spaced(plain).split():
         # A file such as .env begins with its full stop.
-        word = run.rstrip(_EDGES).lstrip(_EDGES.replace(".", "")) if run[0] == "." else run.strip(_EDGES)
-        if word and word not in _DASHES:
-            kept.append(word)
-    return tuple(kept)
+        bare = run.rstrip(_EDGES).lstrip(_EDGES.replace(".", "")) if run[0] == "." else run.strip(_EDGES)
+        if bare and bare not in _DASHES:
+            words.append(bare)
+    return tuple(words)
 
 
 @lru_cache(maxsize=256)
-def _words_of(message: str) -> _Words:
-    own = statements(message)
+def _words_of(message: str) -> _MessageWords:
+    in_message = statements(message)
     all_words: list[str] = []
     owners: list[int] = []
-    for number, statement in enumerate(own):
+    for number, statement in enumerate(in_message):
         own_words = comparable(statement.own)
         all_words += own_words
         owners += [number] * len(own_words)
@@ -119,62 +119,65 @@ def _words_of(message: str) -> _Words:
     for word in all_words:
         starts.append(end)
         end += len(word) + 1
-    return _Words(own, tuple(all_words), tuple(owners), f" {' '.join(all_words)} ", tuple(starts))
+    return _MessageWords(
+        in_message, tuple(all_words), tuple(owners), f" {' '.join(all_words)} ", tuple(starts)
+    )
 
 
-def _find(held: _Words, wanted: Sequence[str], start: int) -> int:
+def _find(message_words: _MessageWords, wanted: Sequence[str], start: int) -> int:
     """The place of the first of these words, in a row and from ``start`` on; -1 if they are not there."""
-    if start >= len(held.words):
+    if start >= len(message_words.words):
         return -1
-    at = held.joined.find(f" {' '.join(wanted)} ", held.starts[start] - 1)
-    return bisect_right(held.starts, at + 1) - 1 if at >= 0 else -1
+    at = message_words.joined.find(f" {' '.join(wanted)} ", message_words.starts[start] - 1)
+    return bisect_right(message_words.starts, at + 1) - 1 if at >= 0 else -1
 
 
-def _in_parts(held: _Words, parts: Sequence[Sequence[str]]) -> QuotedStatement | None:
+def _in_parts(message_words: _MessageWords, pieces: Sequence[Sequence[str]]) -> QuotedStatement | None:
     """The statements from the first of these parts to the last, if the message has all of them in this order."""
     first = end = -1
-    for part in parts:
-        start = _find(held, part, max(end, 0))
+    for piece in pieces:
+        start = _find(message_words, piece, max(end, 0))
         if start < 0:
             return None
         first = start if first < 0 else first
-        end = start + len(part)
-    return _quotation(held, first, end)
+        end = start + len(piece)
+    return _quotation(message_words, first, end)
 
 
-def _quotation(held: _Words, start: int, end: int, *, exact: bool = True) -> QuotedStatement | None:
-    first = held.owners[start]
-    last = held.owners[end - 1]
-    rest = (statement.own for statement in held.statements[first + 1 : last + 1])
-    text = " ".join((held.statements[first].text, *rest))
+def _quotation(
+    message_words: _MessageWords, start: int, end: int, *, exact: bool = True
+) -> QuotedStatement | None:
+    first = message_words.owners[start]
+    last = message_words.owners[end - 1]
+    following = (statement.own for statement in message_words.statements[first + 1 : last + 1])
+    text = " ".join((message_words.statements[first].text, *following))
     return QuotedStatement(text, exact) if len(text) <= LONGEST else None
 
 
-def _contained(held: _Words, wanted: Sequence[str]) -> QuotedStatement | None:
+def _contained(message_words: _MessageWords, wanted: Sequence[str]) -> QuotedStatement | None:
     """The statements that are whole in these words, if they follow one another; None if there are none.
 
-    Without the statements of fewer than `LEAST_WORDS` words, which many a text has in it by chance.
+    Without the statements of fewer than `MIN_WORDS` words, which many a text has in it by chance.
     """
     text = f" {' '.join(wanted)} "
     by_statement: dict[int, list[str]] = {}
-    for word, owner in zip(held.words, held.owners, strict=True):
+    for word, owner in zip(message_words.words, message_words.owners, strict=True):
         by_statement.setdefault(owner, []).append(word)
-    inside = [
-        owner
-        for owner, words in by_statement.items()
-        if len(words) >= LEAST_WORDS and f" {' '.join(words)} " in text
-    ]
+    inside = []
+    for owner, statement_words in by_statement.items():
+        if len(statement_words) >= MIN_WORDS and f" {' '.join(statement_words)} " in text:
+            inside.append(owner)
     if not inside or inside[-1] - inside[0] >= len(inside):
         return None
-    start = held.owners.index(inside[0])
-    end = bisect_right(held.owners, inside[-1])
-    return _quotation(held, start, end, exact=False)
+    start = message_words.owners.index(inside[0])
+    end = bisect_right(message_words.owners, inside[-1])
+    return _quotation(message_words, start, end, exact=False)
 
 
 def _misspelt(message_words: Sequence[str], wanted: Sequence[str]) -> int:
     """Where all these words are in a row, one of them misspelt; -1 if nowhere."""
     length = len(wanted)
-    if not LEAST_WORDS <= length <= MOST_WORDS:
+    if not MIN_WORDS <= length <= MAX_WORDS:
         return -1
     for start in range(len(message_words) - length + 1):
         differing = 0

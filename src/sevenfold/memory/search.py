@@ -15,6 +15,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 _ENDING = re.compile(r"(?:ings?|ies|ied|es|ed|e|s|y)$")
 
-MOST = 3
-LEAST_WORDS = 2
+MAX_ENTRIES = 3
+REQUIRED_WORDS = 2
 NAME_COUNTS = 2.0
 """How many words a name counts for; also a word that few entries have."""
 RELATED_COUNTS = 2.0
@@ -63,19 +64,22 @@ class StatementVectors:
     def prepare(self, texts: Sequence[str]) -> bool:
         """Compute vectors for a few texts that have none; True if there are more."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        some = missing[: self._embedder.at_once]
-        if some:
-            self._rows.update(zip(some, self._embedder.vectors(some), strict=True))
-        return len(some) < len(missing)
+        batch = missing[: self._embedder.at_once]
+        if batch:
+            self._rows.update(zip(batch, self._embedder.vectors(batch), strict=True))
+        return len(batch) < len(missing)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """The similarity of each text to a query; 0 if it is too low, or if the text has no vector yet."""
-        least = meaning.required_similarity(query, self._embedder.trust)
-        if least is None or not self._rows:
+        required = meaning.required_similarity(query, self._embedder.trust)
+        if required is None or not self._rows:
             return [0.0] * len(texts)
-        asked = self._embedder.query(query)
-        near = (float(row @ asked) if (row := self._rows.get(text)) is not None else 0.0 for text in texts)
-        return [score if score >= least else 0.0 for score in near]
+        query_vector = self._embedder.query(query)
+        near = (
+            float(row @ query_vector) if (row := self._rows.get(text)) is not None else 0.0
+            for text in texts
+        )
+        return [score if score >= required else 0.0 for score in near]
 
     def alike(self, statement: str, other: str) -> bool:
         """Whether two statements mean the same, judging by similarity."""
@@ -85,36 +89,39 @@ class StatementVectors:
 
 def fitting(
     query: str,
-    known: Sequence[KnownEntry],
+    entries: Sequence[KnownEntry],
     today: str,
     likeness: StatementVectors | None = None,
     *,
-    most: int = MOST,
+    limit: int = MAX_ENTRIES,
 ) -> list[FittingEntry]:
     """The most relevant entries, best first; entries that are no longer valid are skipped."""
-    asked = distinctive_words(query)
-    entry_words = [
-        distinctive_words(f"{candidate.entry.name.replace('-', ' ')}\n{candidate.entry.body}")
-        for candidate in known
-    ]
+    query_words = distinctive_words(query)
+    entry_words = [_words_of(candidate.entry) for candidate in entries]
     # By index, because an entry of the project and one of the user may have the same name.
-    valid = [number for number, candidate in enumerate(known) if not candidate.entry.over(today)]
-    matches = _matches(asked, entry_words)
-    relevant = {number: matches[number] for number in valid if matches[number].counts >= LEAST_WORDS}
+    valid = [number for number, candidate in enumerate(entries) if not candidate.entry.over(today)]
+    matches = _matches(query_words, entry_words)
+    relevant = {number: matches[number] for number in valid if matches[number].counts >= REQUIRED_WORDS}
     opinions = [(1.0, {number: match.rarity for number, match in relevant.items()})]
     if likeness is not None:
-        scores = likeness.scores(query, [known[number].entry.words for number in valid])
+        scores = likeness.scores(query, [entries[number].entry.words for number in valid])
         near = {number: score for number, score in zip(valid, scores, strict=True) if score}
         opinions.append((likeness.weight, near))
     total = fused(opinions)
 
     def rank(number: int) -> tuple[bool, float, str]:
-        return not known[number].stamp.trusted, -total[number], known[number].entry.file
+        return not entries[number].stamp.trusted, -total[number], entries[number].entry.file
 
-    best = sorted(total, key=rank)[:most]
+    best = sorted(total, key=rank)[:limit]
     return [
-        FittingEntry(known[number], total[number], tuple(sorted(matches[number].words))) for number in best
+        FittingEntry(entries[number], total[number], tuple(sorted(matches[number].words)))
+        for number in best
     ]
+
+
+def _words_of(entry: MemoryEntry) -> frozenset[str]:
+    """The distinctive words of an entry, those of its name included."""
+    return distinctive_words(f"{entry.name.replace('-', ' ')}\n{entry.body}")
 
 
 class _Match(Struct, frozen=True):
@@ -125,38 +132,43 @@ class _Match(Struct, frozen=True):
     rarity: float
 
 
-def _matches(asked: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_Match]:
+def _matches(query_words: frozenset[str], entries: Sequence[frozenset[str]]) -> list[_Match]:
     """What relates each entry to a message of these words."""
-    both = [shared(entry_words, asked) for entry_words in entries]
+    literal_matches = [shared(entry_words, query_words) for entry_words in entries]
     few = max(2.0, FEW_ENTRIES * len(entries))
-    holding = Counter(word for entry_words in entries for word in entry_words)
-    asked_matters = _matters(asked)
+    holding = Counter(chain.from_iterable(entries))
+    asked_matters = _matters(query_words)
     matters = [_matters(entry_words) & asked_matters for entry_words in entries]
-    about = Counter(matter for several in matters for matter in several)
+    about = Counter(chain.from_iterable(matters))
     related = related_words()
     matches = []
-    for entry_words, literal, shared_matters in zip(entries, both, matters, strict=True):
-        values = {word: _counts(word, asked, few=holding[word] <= few) for word in literal}
+    for entry_words, literal, shared_matters in zip(entries, literal_matches, matters, strict=True):
+        values = {
+            entry_word: _counts(entry_word, query_words, few=holding[entry_word] <= few)
+            for entry_word in literal
+        }
         counts = sum(values.values())
-        rare = sum(rarity(holding[word], len(entries)) for word in literal)
+        rare = sum(rarity(holding[entry_word], len(entries)) for entry_word in literal)
         reasons = set(literal)
-        counted = _matters(word for word, value in values.items() if value >= NAME_COUNTS)
+        counted = _matters(entry_word for entry_word, value in values.items() if value >= NAME_COUNTS)
         for matter in shared_matters - counted:
             counts += RELATED_COUNTS if about[matter] <= few else 1.0
             # Other words for a matter are weaker evidence than the word itself.
             rare += rarity(about[matter], len(entries)) / 2
-            reasons |= {word for word in entry_words if matter in related.matters.get(word, ())}
+            reasons |= {
+                entry_word for entry_word in entry_words if matter in related.matters.get(entry_word, ())
+            }
         matches.append(_Match(frozenset(reasons), counts, rare))
     return matches
 
 
 def _matters(words: Iterable[str]) -> frozenset[int]:
     """The matters that these words name, by number."""
-    known = related_words().matters
-    return frozenset(matter for word in words for matter in known.get(word, ()))
+    matters_of = related_words().matters
+    return frozenset(chain.from_iterable(matters_of.get(word, ()) for word in words))
 
 
-def _counts(word: str, asked: frozenset[str], *, few: bool) -> float:
+def _counts(word: str, query_words: frozenset[str], *, few: bool) -> float:
     """How many words a word of an entry counts for that is also asked, in this or another form."""
     if names_something(word):
         return NAME_COUNTS
@@ -164,7 +176,7 @@ def _counts(word: str, asked: frozenset[str], *, few: bool) -> float:
         return 1.0
     # A word that stands alone must be the same word, not just begin alike, as "station" and "statistics" do.
     ordinary = related_words().ordinary
-    forms = {other for other in asked if _root(other) == _root(word)}
+    forms = {query_word for query_word in query_words if _root(query_word) == _root(word)}
     return NAME_COUNTS if forms and not ordinary & {word, *forms} else 1.0
 
 
@@ -193,13 +205,13 @@ def related_words() -> RelatedWords:
     return RelatedWords(fixed, frozenset(content["ordinary"].split()))
 
 
-def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
+def taken_up(entry: MemoryEntry, question: str, answer: str) -> bool:
     """Whether an answer says something that is in the entry and was not in the question."""
     entry_words = distinctive_words(entry.body)
     return _enough(
-        shared(entry_words - shared(entry_words, distinctive_words(asked)), distinctive_words(answer))
+        shared(entry_words - shared(entry_words, distinctive_words(question)), distinctive_words(answer))
     )
 
 
 def _enough(words: Iterable[str]) -> bool:
-    return sum(NAME_COUNTS if names_something(word) else 1.0 for word in words) >= LEAST_WORDS
+    return sum(NAME_COUNTS if names_something(word) else 1.0 for word in words) >= REQUIRED_WORDS

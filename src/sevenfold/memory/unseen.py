@@ -49,57 +49,60 @@ class UnseenSessions:
 
     def covered(self, session: str) -> str:
         """The last record of a session that a look covered; empty if unknown."""
-        known = self._read().get(session)
-        return known.covered if known else ""
+        looks = self._read().get(session)
+        return looks.covered if looks else ""
 
     def begin(self, session: str, owner: str) -> None:
         """Note that a session, open in the process ``owner``, has words that were not looked at."""
-        self._change(session, lambda known: replace(known, waiting=True, owner=owner, claimed=0.0))
+        self._change(session, lambda looks: replace(looks, waiting=True, owner=owner, claimed=0.0))
 
     def leave(self, session: str) -> None:
         """Note that a session was closed, so that others may look at what it left."""
-        self._change(session, lambda known: replace(known, owner="", claimed=0.0))
+        self._change(session, lambda looks: replace(looks, owner="", claimed=0.0))
 
     def done(self, session: str, covered: str) -> None:
         """Note that a session was looked at up to a record."""
-        self._change(session, lambda known: replace(known, covered=covered, waiting=False, claimed=0.0))
+        self._change(session, lambda looks: replace(looks, covered=covered, waiting=False, claimed=0.0))
 
-    def claim(self, own: str, is_alive: Callable[[str], bool], most: int) -> list[str]:
-        """Claim sessions that wait and whose process is gone, but not ``own``; at most so many, the oldest first."""
-        if not any(looks.waiting and name != own for name, looks in self._read().items()):
+    def claim(self, own_session: str, is_alive: Callable[[str], bool], limit: int) -> list[str]:
+        """Claim sessions that wait and whose process is gone, but not the own one; up to a limit, the oldest first."""
+        if not any(looks.waiting and name != own_session for name, looks in self._read().items()):
             return []
         with self._folder.lock(wait=WAIT):
-            known = self._read()
+            sessions = self._read()
             now = self._clock.now()
-            free = [
-                name
-                for name, looks in sorted(known.items(), key=lambda item: item[1].at)
-                if looks.waiting
-                and name != own
-                and not 0 <= now - looks.claimed < CLAIM_SECONDS
-                and not (looks.owner and is_alive(looks.owner))
-            ][:most]
+
+            def is_free(name: str) -> bool:
+                looks = sessions[name]
+                if name == own_session or not looks.waiting or 0 <= now - looks.claimed < CLAIM_SECONDS:
+                    return False
+                return not (looks.owner and is_alive(looks.owner))
+
+            oldest_first = sorted(sessions, key=lambda name: sessions[name].at)
+            free = list(filter(is_free, oldest_first))[:limit]
             if free:
-                self._write(known | {name: replace(known[name], claimed=now) for name in free})
+                self._write(sessions | {name: replace(sessions[name], claimed=now) for name in free})
             return free
 
-    def waiting(self, own: str = "") -> list[str]:
-        """The sessions with words that were not looked at, other than ``own``."""
-        return [name for name, looks in self._read().items() if looks.waiting and name != own]
+    def waiting(self, own_session: str = "") -> list[str]:
+        """The sessions with words that were not looked at, other than ``own_session``."""
+        return [name for name, looks in self._read().items() if looks.waiting and name != own_session]
 
     def _change(self, session: str, change: Callable[[SessionLooks], SessionLooks]) -> None:
         with self._folder.lock(wait=WAIT):
-            known = self._read()
+            sessions = self._read()
             now = self._clock.now()
-            changed = replace(change(known.get(session) or SessionLooks(now)), at=now)
+            changed = replace(change(sessions.get(session) or SessionLooks(now)), at=now)
             if changed.waiting or changed.covered:
-                self._write(known | {session: changed})
+                self._write(sessions | {session: changed})
 
     def _read(self) -> dict[str, SessionLooks]:
         with suppress(*NOT_JSON):
             return msgspec.json.decode(self._folder.read(UNSEEN) or b"{}", type=dict[str, SessionLooks])
         return {}
 
-    def _write(self, known: dict[str, SessionLooks]) -> None:
-        newest = sorted(known.items(), key=lambda item: (not item[1].waiting, -item[1].at))[:MOST_SESSIONS]
+    def _write(self, sessions: dict[str, SessionLooks]) -> None:
+        newest = sorted(sessions.items(), key=lambda item: (not item[1].waiting, -item[1].at))[
+            :MOST_SESSIONS
+        ]
         self._folder.write(UNSEEN, msgspec.json.encode(dict(newest)))

@@ -84,9 +84,9 @@ class Witness(Struct, frozen=True):
         closest = None
         for record in [message] if message in self.messages else self.messages:
             for statement in statements(self.messages[record]):
-                own = distinctive_words(statement.text)
-                if own and wanted:
-                    alike = len(shared(wanted, own)) / max(len(wanted), len(own))
+                statement_words = distinctive_words(statement.text)
+                if statement_words and wanted:
+                    alike = len(shared(wanted, statement_words)) / max(len(wanted), len(statement_words))
                     if alike >= max(best, MIN_LIKENESS):
                         best = alike
                         closest = UsersStatement(statement.text, record, exact=False)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import chain
 
 from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
 
@@ -105,10 +106,13 @@ def distinctive_words(text: str) -> frozenset[str]:
     return frozenset(distinctive)
 
 
-def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
+def shared(words: Iterable[str], other_words: frozenset[str]) -> frozenset[str]:
     """Those words that also occur in the others, regardless of endings."""
-    beginnings = _by_beginning(others)
-    held = (word for word in some for other in beginnings.get(word[:ROOT], ()) if same_word(word, other))
+    beginnings = _by_beginning(other_words)
+    held = set()
+    for word in words:
+        if any(same_word(word, other) for other in beginnings.get(word[:ROOT], ())):
+            held.add(word)
     return frozenset(held)
 
 
@@ -151,19 +155,19 @@ def same_fact(statement: str, other: str, alike: Alike | None = None) -> bool:
     """
     if folded(statement) == folded(other):
         return True
-    left = _carrying(statement)
-    right = _carrying(other)
-    both = shared(left, right)
-    gone = left - both
-    new = right - shared(right, left)
-    if any(map(names_something, gone | new)) or _qualified(statement) != _qualified(other):
+    content = _carrying(statement)
+    other_content = _carrying(other)
+    common = shared(content, other_content)
+    missing = content - common
+    added = other_content - shared(other_content, content)
+    if any(map(names_something, missing | added)) or _qualified(statement) != _qualified(other):
         return False
     order, other_order = (_WORD.findall(text.casefold()) for text in (statement, other))
     if sorted(order) == sorted(other_order):
         return order == other_order
-    if not gone or not new:
-        return len(both) >= 3 and 3 * len(gone | new) <= len(both)
-    if alike is None or max(len(gone), len(new)) > MOST_APART or len(both) < 2:
+    if not missing or not added:
+        return len(common) >= 3 and 3 * len(missing | added) <= len(common)
+    if alike is None or max(len(missing), len(added)) > MOST_APART or len(common) < 2:
         return False
     built_alike = SequenceMatcher(None, order, other_order, autojunk=False).ratio()
     return built_alike < SAME_FRAME and alike(statement, other)
@@ -174,25 +178,27 @@ def shortens(short: str, statement: str) -> bool:
 
     Every gap must be marked with an ellipsis, so that nobody takes it for the whole statement.
     """
-    parts = [part.split() for part in re.split(r"\s*(?:…|\.{3})\s*", short.strip())]
+    pieces = [piece.split() for piece in re.split(r"\s*(?:…|\.{3})\s*", short.strip())]
     statement_words = statement.split()
     at = 0
-    for number, part in enumerate(parts):
-        starts = range(at, len(statement_words) - len(part) + 1)
+    for number, piece in enumerate(pieces):
+        starts = range(at, len(statement_words) - len(piece) + 1)
         start_of_part = next(
-            (start for start in starts if statement_words[start : start + len(part)] == part), -1
+            (start for start in starts if statement_words[start : start + len(piece)] == piece), -1
         )
-        if start_of_part < 0 or (number == 0 and start_of_part > 0 and part):
+        if start_of_part < 0 or (number == 0 and start_of_part > 0 and piece):
             return False
-        at = start_of_part + len(part)
-    if at < len(statement_words) and parts[-1]:
+        at = start_of_part + len(piece)
+    if at < len(statement_words) and pieces[-1]:
         return False
-    kept = [word for part in parts for word in part]
-    left = list(statement_words)
-    for word in kept:
-        left.remove(word)
-    matters = (denies(word.strip(".,;:!?")) or names_something(word.strip(".,;:!?")) for word in left)
-    return bool(kept) and not any(matters) and _qualified(" ".join(kept)) == _qualified(statement)
+    kept_words = list(chain.from_iterable(pieces))
+    left_out = list(statement_words)
+    for word in kept_words:
+        left_out.remove(word)
+    matters = (denies(word.strip(".,;:!?")) or names_something(word.strip(".,;:!?")) for word in left_out)
+    return (
+        bool(kept_words) and not any(matters) and _qualified(" ".join(kept_words)) == _qualified(statement)
+    )
 
 
 def _qualified(text: str) -> tuple[int, frozenset[str]]:
