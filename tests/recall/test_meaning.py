@@ -192,7 +192,7 @@ def test_the_longer_a_query_the_more_alike_a_passage_must_be() -> None:
         " ".join(f"word{chr(97 + n)}" for n in range(20)),
     ]
     few, some, many = (meaning.required_similarity(query, StaticVectors.trust) or 0 for query in asked)
-    assert few == some == StaticVectors.trust.least < many
+    assert few == some == StaticVectors.trust.required < many
 
 
 # What becomes of the vectors
@@ -251,12 +251,12 @@ def test_vectors_are_made_a_few_at_a_time_and_from_where_it_was_left(
 @pytest.mark.spec("S10.11")
 def test_no_more_passages_than_the_setting_allows_get_a_vector(vectors: StaticVectors) -> None:
     index, counting = indexed(harbour()), Counting(vectors, at_once=1)
-    scorer = Meaning(counting, most=2)
+    scorer = Meaning(counting, max_passages=2)
     while index.prepare(scorer):
         pass
     assert counting.asked == index.status().vectors == 2
     assert by_meaning(index, scorer, PARAPHRASE) == ["ship"]
-    assert by_meaning(indexed(harbour()), Meaning(vectors, most=0), PARAPHRASE) == []
+    assert by_meaning(indexed(harbour()), Meaning(vectors, max_passages=0), PARAPHRASE) == []
 
 
 @pytest.mark.spec("S10.11")

@@ -62,7 +62,7 @@ def test_a_body_is_the_same_from_messages_and_from_their_pieces():
     view, frame = story.view(), Frame.of("m", 9)
     markers = [Marker("messages", 1, 1), Marker("messages", 2, 0)]
     whole = assemble(frame, view.messages(), markers).raw
-    assert assemble(frame, view.messages(), markers, said=view.pieces()).raw == whole
+    assert assemble(frame, view.messages(), markers, message_pieces=view.pieces()).raw == whole
     assert [message.size for message in view.messages()] == [len(raw) for raw in view.encoded()]
     assert whole.count(b"cache_control") == 2
 

@@ -67,10 +67,10 @@ def test_a_turn_longer_than_the_look_back_gets_a_marker_where_the_last_tail_was(
     look_back = CACHE.look_back
     assert look_back is not None
     messages, before = _words(look_back + 5), Tail(2, 0)
-    markers = plan(FRAME, messages, CACHE, BIG, Lifetimes(), before=before)
+    markers = plan(FRAME, messages, CACHE, BIG, Lifetimes(), last_tail=before)
     assert len(markers) == CACHE.markers
     assert Marker("messages", 2, 0) in markers
-    near = plan(FRAME, messages[:5], CACHE, BIG, Lifetimes(), before=before)
+    near = plan(FRAME, messages[:5], CACHE, BIG, Lifetimes(), last_tail=before)
     assert Marker("messages", 2, 0) not in near
 
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_marked_is_not_where_the_last_tail_was_even_if_it_is_ther
     messages = _words(look_back + 5)
     messages[1] = _said(THOUGHT, blocks.text("hm"), role="assistant")
     for place in (Tail(1, 0), Tail(1, 2), Tail(99, 0)):
-        found = plan(FRAME, messages, CACHE, BIG, Lifetimes(), before=place, edge=place)
+        found = plan(FRAME, messages, CACHE, BIG, Lifetimes(), last_tail=place, edge=place)
         assert found == plan(FRAME, messages, CACHE, BIG, Lifetimes())
 
 
@@ -99,8 +99,8 @@ def test_the_look_back_reaches_exactly_as_many_positions_as_the_provider_says():
     look_back, before = CACHE.look_back, Tail(2, 0)
     assert look_back is not None
     reached, missed = _words(before.index + look_back), _words(before.index + look_back + 1)
-    assert Marker("messages", 2, 0) not in plan(FRAME, reached, CACHE, BIG, Lifetimes(), before=before)
-    assert Marker("messages", 2, 0) in plan(FRAME, missed, CACHE, BIG, Lifetimes(), before=before)
+    assert Marker("messages", 2, 0) not in plan(FRAME, reached, CACHE, BIG, Lifetimes(), last_tail=before)
+    assert Marker("messages", 2, 0) in plan(FRAME, missed, CACHE, BIG, Lifetimes(), last_tail=before)
 
 
 @pytest.mark.spec("S6.3")
@@ -129,7 +129,7 @@ def test_a_provider_that_caches_by_itself_gets_no_markers():
 @given(st.integers(1, 60), st.integers(0, 59), st.integers(0, 20_000))
 def test_there_are_never_more_markers_than_the_provider_takes(count, tail, size):
     markers = plan(
-        FRAME, _words(count), CACHE, Sizes(size, (size, size), size), Lifetimes(), before=Tail(tail, 0)
+        FRAME, _words(count), CACHE, Sizes(size, (size, size), size), Lifetimes(), last_tail=Tail(tail, 0)
     )
     assert len(markers) <= CACHE.markers
     places = [(marker.level == "messages", marker.index) for marker in markers]

@@ -216,11 +216,11 @@ def compose(
         exchange.profile.cache,
         sizes,
         epoch.lifetimes,
-        before=epoch.tail,
+        last_tail=epoch.tail,
         shared=shared,
         edge=edge,
     )
-    body = assemble(frame, messages, markers, said=pieces)
+    body = assemble(frame, messages, markers, message_pieces=pieces)
     return body, _look(exchange, frame, messages, markers)
 
 

@@ -110,7 +110,7 @@ class Unsupported(Text, frozen=True):
     @classmethod
     def of(cls, sentences: Iterable[str]) -> Unsupported:
         """The note about these sentences."""
-        return cls("\n".join(f"- {' '.join(one.split())}" for one in sentences))
+        return cls("\n".join(f"- {' '.join(sentence.split())}" for sentence in sentences))
 
 
 class HookContext(Text, frozen=True):

@@ -78,35 +78,35 @@ class Text(Struct, frozen=True):
 
     def render(self) -> str:
         """The text as the model sees it; raises `InputError` if a text without a body is over its cap."""
-        said = render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
-        if not self.body and size(said) > self.cap:
+        text = render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
+        if not self.body and size(text) > self.cap:
             raise InputError(
-                f"prompts/texts/{self.file}.md: rendered it has {size(said):,} bytes, over its cap of "
+                f"prompts/texts/{self.file}.md: rendered it has {size(text):,} bytes, over its cap of "
                 f"{self.cap:,}; shorten it, or raise the cap of {type(self).__name__}"
             )
-        return f"<{self.tag}>\n{said}\n</{self.tag}>" if self.tag else said
+        return f"<{self.tag}>\n{text}\n</{self.tag}>" if self.tag else text
 
     def _shown(self, field: str) -> str | None:
         value = getattr(self, field)
         if value is None or isinstance(value, bool):
             return "" if value else None
-        words = f"{value:,}" if isinstance(value, int) else _whole_characters(value)
+        text = f"{value:,}" if isinstance(value, int) else _whole_characters(value)
         if field == self.body:
-            return self._inside(self._cut(words.strip("\n")))
-        return self._inside(cut(_NOT_ONE_LINE.sub("?", words), LINE_CAP))
+            return self._inside(self._cut(text.strip("\n")))
+        return self._inside(cut(_NOT_ONE_LINE.sub("?", text), LINE_CAP))
 
-    def _cut(self, words: str) -> str:
-        kept = cut(words, self.cap, self.lines)
-        if kept == words:
-            return words
+    def _cut(self, text: str) -> str:
+        shown = cut(text, self.cap, self.lines)
+        if shown == text:
+            return text
         path = getattr(self, self.source) if self.source else None
-        return f"{kept}\n{CutNote(size(kept), size(words), path).render()}"
+        return f"{shown}\n{CutNote(size(shown), size(text), path).render()}"
 
-    def _inside(self, words: str) -> str:
+    def _inside(self, text: str) -> str:
         """The words with any closing tag escaped, so that they cannot end the tag around them."""
         if not self.tag:
-            return words
-        return unclosable(words, self.tag)
+            return text
+        return unclosable(text, self.tag)
 
 
 class Static(Text, frozen=True):
@@ -124,27 +124,27 @@ class CutNote(Text, frozen=True):
     path: str | None = None
 
 
-def size(words: str) -> int:
+def size(text: str) -> int:
     """The number of bytes as sent."""
-    return len(words.encode())
+    return len(text.encode())
 
 
-def cut(words: str, most: int, lines: int | None = None) -> str:
-    """The beginning of ``words``: at most ``most`` bytes and ``lines`` lines, ending at a line break if possible."""
+def cut(text: str, max_bytes: int, lines: int | None = None) -> str:
+    """The beginning of a text: at most ``max_bytes`` bytes and ``lines`` lines, ending at a line break if possible."""
     if lines is not None:
-        words = "\n".join(words.split("\n", lines)[:lines])
-    raw = words.encode()
-    if len(raw) <= most:
-        return words
-    kept = raw[:most].decode(errors="ignore")
-    whole, line_end, _ = kept.rpartition("\n")
+        text = "\n".join(text.split("\n", lines)[:lines])
+    raw = text.encode()
+    if len(raw) <= max_bytes:
+        return text
+    beginning = raw[:max_bytes].decode(errors="ignore")
+    whole, line_end, _ = beginning.rpartition("\n")
     # If the last line is most of the text, a part of it is better than none.
-    return whole if line_end and len(whole) > len(kept) // 2 else kept
+    return whole if line_end and len(whole) > len(beginning) // 2 else beginning
 
 
-def _whole_characters(words: str) -> str:
+def _whole_characters(text: str) -> str:
     """The words without lone surrogates: they occur in odd file names, and JSON cannot represent them."""
-    return words.encode(errors="replace").decode()
+    return text.encode(errors="replace").decode()
 
 
 # -- templates ------------------------------------------------------------------------------------
@@ -153,18 +153,19 @@ def _whole_characters(words: str) -> str:
 @cache
 def _read(name: str) -> tuple[dict[str, str | int], str]:
     """The header of a text's file, between two lines of dashes at its top, and the text itself."""
-    words = (_FOLDER / f"{name}.md").read_text("utf-8").rstrip("\n")
-    if not words.startswith(_DASHES):
-        return {}, words
-    head, _, words = words.removeprefix(_DASHES).partition(_DASHES)
+    text = (_FOLDER / f"{name}.md").read_text("utf-8").rstrip("\n")
+    if not text.startswith(_DASHES):
+        return {}, text
+    head, _, text = text.removeprefix(_DASHES).partition(_DASHES)
     facts = (line.split(": ", 1) for line in head.splitlines())
-    return {key: int(value) if value.isdecimal() else value for key, value in facts}, words
+    return {key: int(value) if value.isdecimal() else value for key, value in facts}, text
 
 
 @cache
 def tags() -> frozenset[str]:
     """The tags of all texts: content that begins with one was added by a program."""
-    return frozenset(str(tag) for file in _FOLDER.glob("*.md") if (tag := _read(file.stem)[0].get("tag")))
+    listed = (_read(file.stem)[0].get("tag") for file in _FOLDER.glob("*.md"))
+    return frozenset(map(str, filter(None, listed)))
 
 
 def render(name: str, values: Mapping[str, str | None]) -> str:

@@ -77,33 +77,36 @@ class CloserLook:
 
     def __init__(self, model: WordsInContext) -> None:
         self._model = model
-        self._pieces: Tables | None = None
-        self._known: OrderedDict[int, Floats] = OrderedDict()
+        self._index: Tables | None = None
+        self._word_vectors: OrderedDict[int, Floats] = OrderedDict()
         self._aside: list[Floats] = []
 
     def scores(
-        self, pieces: Tables, query: str, candidates: Sequence[int], everything: Sequence[int]
+        self, index: Tables, query: str, candidates: Sequence[int], everything: Sequence[int]
     ) -> dict[int, float]:
         """The scores above 0 of the first candidates; ``everything`` are the pieces to compare them with."""
-        if self._pieces is not pieces:
-            self._pieces = pieces
-            self._known.clear()
-        asked = self._model.query_words(query)
-        if not len(asked):
+        if self._index is not index:
+            self._index = index
+            self._word_vectors.clear()
+        question_words = self._model.query_words(query)
+        if not len(question_words):
             return {}
         step = max(1, len(everything) // ORDINARY)
         ordinary = [self._words_of(piece) for piece in everything[::step][:ORDINARY]]
         ordinary += self._unrelated()[len(ordinary) :]
-        usual = np.mean([_similar(asked, rows) for rows in ordinary], axis=0)
-        left = MOST_CHARACTERS
+        usual = np.mean([_similar(question_words, rows) for rows in ordinary], axis=0)
+        room = MOST_CHARACTERS
         scores: dict[int, float] = {}
         for piece in candidates[:LOOKED_AT]:
             # With the root of their number, questions of few and of many words have comparable scores.
-            score = float((_similar(asked, self._words_of(piece)) - usual).sum()) / len(asked) ** 0.5
+            score = (
+                float((_similar(question_words, self._words_of(piece)) - usual).sum())
+                / len(question_words) ** 0.5
+            )
             if score > 0:
                 scores[piece] = score
-            left -= min(LONGEST, len(pieces.text(piece)))
-            if left <= 0:
+            room -= min(LONGEST, len(index.text(piece)))
+            if room <= 0:
                 break
         return scores
 
@@ -113,17 +116,17 @@ class CloserLook:
         return self._aside
 
     def _words_of(self, piece: int) -> Floats:
-        rows = self._known.get(piece)
+        rows = self._word_vectors.get(piece)
         if rows is None:
-            assert self._pieces is not None
-            rows = self._model.passage_words(self._pieces.text(piece)[:LONGEST])
-            self._known[piece] = rows
-            if len(self._known) > KEPT:
-                self._known.popitem(last=False)
+            assert self._index is not None
+            rows = self._model.passage_words(self._index.text(piece)[:LONGEST])
+            self._word_vectors[piece] = rows
+            if len(self._word_vectors) > KEPT:
+                self._word_vectors.popitem(last=False)
         return rows
 
 
-def _similar(asked: Floats, rows: Floats) -> Floats:
+def _similar(question_words: Floats, rows: Floats) -> Floats:
     """The similarity of each word asked to the most similar one of a passage."""
-    best: Floats = (asked @ rows.T).max(axis=1)
+    best: Floats = (question_words @ rows.T).max(axis=1)
     return best

@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from string import punctuation
 from typing import Any
@@ -43,7 +44,7 @@ class E5Vectors:
 
     dimensions = 384
     fingerprint = f"e5-small {DIGEST[:16]}"
-    trust = VectorTrust(least=0.84, longer=0.0, behind=0.3, weight=0.6, same=0.94, apart=0.4)
+    trust = VectorTrust(required=0.84, longer=0.0, behind=0.3, weight=0.6, same=0.94, apart=0.4)
     at_once = 8
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:
@@ -72,10 +73,10 @@ class E5Vectors:
     def query_words(self, text: str) -> Floats:
         """A row of length 1 for each word part of a query that carries content."""
         numbers = self._parts.of(f"query: {text}")
-        places = [
+        positions = [
             position for position in range(PREFIX, len(numbers) - 1) if numbers[position] not in self._empty
         ]
-        return unit(self._states(numbers)[places])
+        return unit(self._states(numbers)[positions])
 
     def _vector(self, text: str) -> Floats:
         vector: Floats = self._states(self._parts.of(text)).mean(axis=0)
@@ -119,7 +120,7 @@ class WordPieces:
         """The ids of a text's word pieces, between the begin and end markers."""
         # This prefix is long enough: each word of up to LONGEST_WORD characters gives at least one piece.
         words = _words(text[: MOST_PARTS * LONGEST_WORD])
-        numbers = [number for word in words for number in self._word(word)]
+        numbers = list(chain.from_iterable(map(self._word, words)))
         return [self._numbers[BEGIN], *numbers[: MOST_PARTS - 2], self._numbers[END]]
 
     def _parts(self, word: str) -> tuple[int, ...]:

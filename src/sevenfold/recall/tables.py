@@ -155,10 +155,10 @@ class Tables:
     ) -> int:
         """Index entries, and store how far the log was read, in one transaction; returns the number of new records."""
         with self._db:
-            new = sum(self._add(position, entry, fetch) for position, entry in entries)
+            added = sum(self._add(position, entry, fetch) for position, entry in entries)
             if reached is not None:
                 self._db.execute("REPLACE INTO reached VALUES (0, ?, ?)", reached)
-        return new
+        return added
 
     def _add(self, position: int, entry: Entry, fetch: Fetch | None) -> bool:
         """Index an entry; False if it has no text or is already in the index."""
@@ -170,8 +170,10 @@ class Tables:
                 self._learn(call, path=path)
                 self._complete(call, fetch)
                 return False
-            case Decision(record=made) if made.id:
-                return self._add_record((made.id, 0, made.timestamp, position), passages(entry), fetch)
+            case Decision(record=decision) if decision.id:
+                return self._add_record(
+                    (decision.id, 0, decision.timestamp, position), passages(entry), fetch
+                )
             case _:
                 return False
 
@@ -210,15 +212,15 @@ class Tables:
                 (row, ranking.spaced(piece), ranking.humps(piece), labels(piece, timestamp)),
             )
 
-    def _learn(self, call: str, **known: object) -> None:
+    def _learn(self, call: str, **facts: object) -> None:
         """Store facts about a tool call, replacing earlier values."""
-        columns = ", ".join(("id", *known))
-        marks = ", ".join("?" * (1 + len(known)))
-        changes = ", ".join(f"{name} = excluded.{name}" for name in known)
+        columns = ", ".join(("id", *facts))
+        marks = ", ".join("?" * (1 + len(facts)))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in facts)
         statement = (
             f"INSERT INTO call ({columns}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {changes}"
         )
-        self._db.execute(statement, (call, *known.values()))
+        self._db.execute(statement, (call, *facts.values()))
 
     def _complete(self, call: str, fetch: Fetch | None) -> None:
         """Add the full text of an offloaded result; the log has only its beginning."""
@@ -244,20 +246,20 @@ class Tables:
         """The number of pieces."""
         return int(self._one("SELECT coalesce(max(id), 0) FROM piece")[0])
 
-    def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
+    def with_phrase(self, phrase: str, limit: int) -> Iterator[Row]:
         """The pieces that match an FTS phrase, shortest first."""
-        return self._shortest("piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase, most)
+        return self._shortest("piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase, limit)
 
-    def containing(self, needle: str, most: int) -> Iterator[Row]:
+    def containing(self, needle: str, limit: int) -> Iterator[Row]:
         """The pieces that contain a text anywhere, even inside words, shortest first. Scans all texts."""
         for special in "\\%_":
             needle = needle.replace(special, "\\" + special)
         pattern = "%".join(["", *needle.split(), ""])
-        return self._shortest("piece.text LIKE ? ESCAPE '\\'", pattern, most)
+        return self._shortest("piece.text LIKE ? ESCAPE '\\'", pattern, limit)
 
-    def _shortest(self, condition: str, value: str, most: int) -> Iterator[Row]:
+    def _shortest(self, condition: str, value: str, limit: int) -> Iterator[Row]:
         statement = f"{_ROWS} WHERE {condition} ORDER BY piece.size, piece.id LIMIT ?"
-        return map(_row, self._db.execute(statement, (value, most)))
+        return map(_row, self._db.execute(statement, (value, limit)))
 
     def among(self, pieces: Collection[int]) -> list[Row]:
         """The pieces with these numbers, in the order in which they were said."""
@@ -277,9 +279,9 @@ class Tables:
         near = self._db.execute(statement, (json.dumps(list(pieces)), reach))
         return self.among([piece for (piece,) in near if piece in held])
 
-    def postings(self, phrase: str, most: int) -> list[int]:
-        """The numbers of the pieces that match an FTS phrase, at most ``most``."""
-        rows = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
+    def postings(self, phrase: str, limit: int) -> list[int]:
+        """The numbers of the pieces that match an FTS phrase, at most ``limit``."""
+        rows = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, limit))
         return [piece for (piece,) in rows]
 
     def text(self, piece: int) -> str:
@@ -299,10 +301,10 @@ class Tables:
             (lane, first, last),
         )
 
-    def spoken_after(self, piece: int, most: int) -> list[tuple[int, str]]:
+    def spoken_after(self, piece: int, limit: int) -> list[tuple[int, str]]:
         """The numbers and texts of the pieces of conversation text after the given piece."""
         statement = f"SELECT id, text FROM piece WHERE id > ? AND {_SPOKEN} ORDER BY id LIMIT ?"
-        return self._db.execute(statement, (piece, most)).fetchall()
+        return self._db.execute(statement, (piece, limit)).fetchall()
 
     def count_spoken(self) -> tuple[int, int]:
         """The number of pieces of conversation text, and the number of vectors."""

@@ -43,7 +43,7 @@ CANDIDATES = 400
 """Pieces that are considered further."""
 WEIGHTS = "l2_supercat_256.safetensors"
 WORDS = "l2_supercat_tokenizer_config.json"
-MOST_KNOWN = 200_000
+MAX_CACHED_WORDS = 200_000
 """Words whose parts are cached."""
 LONGEST_WORD = 40
 """Characters; anything longer is a key or a digest, not a word."""
@@ -95,8 +95,10 @@ class Rows(NamedTuple):
 
     def along(self, directions: Floats) -> Floats:
         """The projection of each unit vector on each direction (a column); computed in chunks to save memory."""
-        parts = range(0, len(self.pieces), AT_ONCE)
-        far = [self.numbers[start : start + AT_ONCE].astype(np.float32) @ directions for start in parts]
+        chunk_starts = range(0, len(self.pieces), AT_ONCE)
+        far = [
+            self.numbers[start : start + AT_ONCE].astype(np.float32) @ directions for start in chunk_starts
+        ]
         none = np.empty((0, directions.shape[1]), np.float32)
         shares: Floats = np.divide(np.concatenate([none, *far]), self.lengths[:, None], dtype=np.float32)
         return shares
@@ -126,9 +128,9 @@ class Meaning:
     name = "meaning"
 
     def __init__(
-        self, embedder: Embedder, most: int = meaning.MOST, closer: CloserLook | None = None
+        self, embedder: Embedder, max_passages: int = meaning.MAX_PASSAGES, closer: CloserLook | None = None
     ) -> None:
-        """``most``: only this many passages of an index, from the beginning, get a vector.
+        """``max_passages``: only this many passages of an index, from the beginning, get a vector.
 
         ``closer`` looks at the best passages word by word; its scores replace those of whole passages.
         """
@@ -136,35 +138,35 @@ class Meaning:
         self.enough = closer.enough if closer is not None else embedder.trust.apart
         self.embedder = embedder
         self._closer = closer
-        self._most = most
+        self._max_passages = max_passages
         self._pieces: Tables | None = None
         self._rows = Rows.empty(embedder.dimensions)
 
-    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
+    def scores(self, index: Tables, query: str) -> Mapping[int, float]:
         """A score for each piece that is similar enough, by the piece's number."""
-        least = meaning.required_similarity(query, self.embedder.trust)
-        if least is None:
+        required = meaning.required_similarity(query, self.embedder.trust)
+        if required is None:
             return {}
         until = monotonic() + PATIENCE
-        while self.prepare(pieces) and monotonic() < until:
+        while self.prepare(index) and monotonic() < until:
             pass
-        found = self._likeness(self.embedder.query(query))
+        likenesses = self._likeness(self.embedder.query(query))
         if self._closer is not None:
-            best = [likeness.piece for likeness in found]
-            return self._closer.scores(pieces, query, best, self._rows.pieces.tolist())
-        return meaning.trusted(found, least, self.embedder.trust.behind)
+            best = [likeness.piece for likeness in likenesses]
+            return self._closer.scores(index, query, best, self._rows.pieces.tolist())
+        return meaning.trusted(likenesses, required, self.embedder.trust.behind)
 
-    def prepare(self, pieces: Tables) -> bool:
+    def prepare(self, index: Tables) -> bool:
         """Compute vectors for a few pieces that have none; True if there may be more."""
-        if self._pieces is not pieces:
-            self._rows = self._kept(pieces)
-            self._pieces = pieces
-        room = min(self.embedder.at_once, self._most - len(self._rows.pieces))
-        pending = pieces.spoken_after(self._rows.last, room) if room > 0 else []
+        if self._pieces is not index:
+            self._rows = self._stored_rows(index)
+            self._pieces = index
+        room = min(self.embedder.at_once, self._max_passages - len(self._rows.pieces))
+        pending = index.spoken_after(self._rows.last, room) if room > 0 else []
         if pending:
             numbers = _coarse(self.embedder.vectors([text for _, text in pending]))
             computed = Rows.of([piece for piece, _ in pending], numbers)
-            pieces.add_vectors(zip(computed.pieces.tolist(), map(bytes, numbers), strict=True))
+            index.add_vectors(zip(computed.pieces.tolist(), map(bytes, numbers), strict=True))
             self._rows = Rows.together([self._rows, computed])
         return 0 < room == len(pending)
 
@@ -182,30 +184,33 @@ class Meaning:
         near, common = self._rows.along(np.stack([query, shared], axis=1)).T
         amount = float(shared @ shared)
         turned = float(shared @ query)
-        own = np.sqrt(np.maximum(TINY, 1 - 2 * common + amount))
-        apart = (near - common - turned + amount) / (own * max(TINY, 1 - 2 * turned + amount) ** 0.5)
+        lengths = np.sqrt(np.maximum(TINY, 1 - 2 * common + amount))
+        apart = (near - common - turned + amount) / (lengths * max(TINY, 1 - 2 * turned + amount) ** 0.5)
         alike = np.argsort(-apart)[:CANDIDATES]
-        taken = zip(self._rows.pieces[alike], near[alike], apart[alike], strict=True)
-        return [Likeness(int(piece), float(as_is), float(rest)) for piece, as_is, rest in taken]
+        best = zip(self._rows.pieces[alike], near[alike], apart[alike], strict=True)
+        return [
+            Likeness(int(piece), float(as_is), float(apart_from_common))
+            for piece, as_is, apart_from_common in best
+        ]
 
     # -- stored vectors --------------------------------------------------------------------
 
-    def _kept(self, pieces: Tables) -> Rows:
+    def _stored_rows(self, index: Tables) -> Rows:
         """The vectors in the index; if damaged or made with other weights, drops them and returns none."""
         with suppress(TypeError, ValueError):
-            found = pieces.vectors(self.embedder.fingerprint)
-            if found is not None:
-                flat = np.frombuffer(b"".join(numbers for _, numbers in found), np.int8)
-                numbers = flat.reshape(len(found), self.embedder.dimensions)
-                return Rows.of([piece for piece, _ in found], numbers)
-        pieces.begin_vectors(self.embedder.fingerprint)
+            stored = index.vectors(self.embedder.fingerprint)
+            if stored is not None:
+                flat = np.frombuffer(b"".join(numbers for _, numbers in stored), np.int8)
+                numbers = flat.reshape(len(stored), self.embedder.dimensions)
+                return Rows.of([piece for piece, _ in stored], numbers)
+        index.begin_vectors(self.embedder.fingerprint)
         return Rows.empty(self.embedder.dimensions)
 
 
 def _coarse(rows: Floats) -> Bytes:
     """Quantise rows to bytes, each scaled to the full range of a byte, since lengths do not matter."""
-    most = np.abs(rows).max(axis=1, keepdims=True)
-    rounded: Bytes = np.rint(rows * (FINEST / np.where(most > 0, most, 1))).astype(np.int8)
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rounded: Bytes = np.rint(rows * (FINEST / np.where(largest > 0, largest, 1))).astype(np.int8)
     return rounded
 
 
@@ -215,26 +220,27 @@ def _coarse(rows: Floats) -> Bytes:
 class StaticVectors:
     """Mean word vectors, scaled to length 1; of length 0 for a text without words. An `Embedder`."""
 
-    trust = VectorTrust(least=0.27, longer=0.1, behind=0.5, weight=1.0, same=0.6)
+    trust = VectorTrust(required=0.27, longer=0.1, behind=0.5, weight=1.0, same=0.6)
     at_once = AT_ONCE
 
     def __init__(self, folder: Path) -> None:
         """Read the files; raises `OSError` or `ValueError` if they are missing or have an unknown format."""
         weights = _found(folder, WEIGHTS)
-        parts = _found(folder, WORDS)
+        tokenizer = _found(folder, WORDS)
         self._table = table(weights)
-        self._parts = WordParts(parts)
-        self._known: dict[str, list[int]] = {}
+        self._parts = WordParts(tokenizer)
+        self._parts_of_words: dict[str, list[int]] = {}
         self.dimensions = int(self._table.shape[1])
-        self.fingerprint = _digest(weights, parts)
+        self.fingerprint = _digest(weights, tokenizer)
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row for each text."""
         words_of_texts = [_words(text) for text in texts]
-        known = self._learn(chain.from_iterable(words_of_texts))
+        parts_of = self._learn(chain.from_iterable(words_of_texts))
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, held in zip(rows, words_of_texts, strict=True):
-            if parts := [part for word in held for part in known[word]]:
+            parts = list(chain.from_iterable(parts_of[word] for word in held))
+            if parts:
                 row[:] = self._table.take(parts, axis=0).sum(axis=0)
         return unit(rows)
 
@@ -249,13 +255,13 @@ class StaticVectors:
 
     def _learn(self, words: Iterable[str]) -> dict[str, list[int]]:
         """A cache with at least the parts of these words; never shrunk in place, as other threads may read it."""
-        if len(self._known) > MOST_KNOWN:
-            self._known = {}
-        known = self._known
+        if len(self._parts_of_words) > MAX_CACHED_WORDS:
+            self._parts_of_words = {}
+        parts_of = self._parts_of_words
         for word in set(words):
-            if word not in known:
-                known[word] = [part for part in self._parts.of(word) if part < len(self._table)]
-        return known
+            if word not in parts_of:
+                parts_of[word] = [part for part in self._parts.of(word) if part < len(self._table)]
+        return parts_of
 
 
 def unit(rows: Floats) -> Floats:
@@ -321,7 +327,7 @@ class WordParts:
 
     def of(self, word: str) -> list[int]:
         """The ids of a word's parts."""
-        parts = [part for character in BEGINNING + word for part in self._known(character)]
+        parts = list(chain.from_iterable(map(self._smallest_parts, BEGINNING + word)))
         while len(parts) > 1:
             first = min(pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if first not in self._ranks:
@@ -329,7 +335,8 @@ class WordParts:
             parts = _joined(parts, first)
         return [self._numbers[part] for part in parts if part in self._numbers]
 
-    def _known(self, character: str) -> list[str]:
+    def _smallest_parts(self, character: str) -> list[str]:
+        """The character, or its bytes if the vocabulary does not have it."""
         if character in self._numbers:
             return [character]
         return [f"<0x{byte:02X}>" for byte in character.encode(errors="replace")]

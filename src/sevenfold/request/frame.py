@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -81,19 +82,18 @@ class Frame(Struct, frozen=True):
         **settings: Any,
     ) -> Frame:
         """Encode the fixed parts of requests; tools keep their order, betas are sorted."""
-        encoded = [(_tool_name(tool, place), encode_json(tool)) for place, tool in enumerate(tools)]
+        encoded = [(_tool_name(tool, number), encode_json(tool)) for number, tool in enumerate(tools)]
         names = [name for name, _ in encoded]
         if twice := {name for name in names if names.count(name) > 1}:
             raise InputError(
                 f"two tools are called {sorted(twice)[0]!r}; every tool needs a name of its own"
             )
-        fields = tuple(
-            (name, encode_json(settings[name])) for name in sorted(settings) if settings[name] is not None
-        )
+        set_fields = {name: value for name, value in sorted(settings.items()) if value is not None}
+        fields = tuple((name, encode_json(value)) for name, value in set_fields.items())
         named = tuple(system.parts().items()) if isinstance(system, SystemPrompt) else ()
-        parts = system.blocks() if isinstance(system, SystemPrompt) else tuple(system)
+        system_blocks = system.blocks() if isinstance(system, SystemPrompt) else tuple(system)
         schemas = tuple(raw for _, raw in encoded)
-        return cls(model, max_tokens, parts, schemas, fields, tuple(sorted(set(betas))), named)
+        return cls(model, max_tokens, system_blocks, schemas, fields, tuple(sorted(set(betas))), named)
 
     def words(self) -> str:
         """The system prompt as text."""
@@ -123,11 +123,11 @@ class Frame(Struct, frozen=True):
         if not fields:
             return self
         settings = {**dict(self.settings), **{name: bytes(raw) for name, raw in fields.items()}}
-        most = settings.pop("max_tokens", None)
+        max_tokens = settings.pop("max_tokens", None)
         betas = settings.pop("betas", None)
         return replace(
             self,
-            max_tokens=self.max_tokens if most is None else int(most),
+            max_tokens=self.max_tokens if max_tokens is None else int(max_tokens),
             settings=tuple(sorted((name, raw) for name, raw in settings.items() if raw != b"null")),
             betas=tuple(sorted({*self.betas, *(msgspec.json.decode(betas) if betas else ())})),
         )
@@ -150,15 +150,15 @@ def assemble(
     messages: Sequence[Message],
     markers: Sequence[Marker] = (),
     extra: Mapping[str, bytes] | None = None,
-    said: list[bytes] | None = None,
+    message_pieces: list[bytes] | None = None,
 ) -> Body:
     """The body of a request: the frame, the messages, the markers, and ``extra`` fields of this request.
 
-    ``said`` are the pieces of the messages, if the caller already has them.
+    ``message_pieces`` are the pieces of the messages, if the caller already has them.
     """
     system = list(frame.system)
     tools = list(frame.tools)
-    said = pieces_of(messages) if said is None else said
+    message_pieces = pieces_of(messages) if message_pieces is None else message_pieces
     in_messages: dict[int, dict[int, str]] = {}
     for marker in markers:
         if marker.level == "messages":
@@ -167,14 +167,14 @@ def assemble(
         level = system if marker.level == "system" else tools
         level[marker.index] = marked(level[marker.index], marker.ttl)
     for index, ttls in in_messages.items():
-        said[PIECES * index + 1] = _with_markers(messages[index], ttls)
+        message_pieces[PIECES * index + 1] = _with_markers(messages[index], ttls)
     pieces = [b'{"model":', encode_json(frame.model), b',"max_tokens":%d' % frame.max_tokens]
     for name, parts in (("tools", tools), ("system", system)):
         if parts:
             pieces += [b',"%b":[' % name.encode(), b",".join(parts), b"]"]
     for name, raw in (*frame.settings, *(extra or {}).items()):
         pieces += [b',"%b":' % name.encode(), raw]
-    pieces += [b',"messages":[', *said, b"]}"]
+    pieces += [b',"messages":[', *message_pieces, b"]}"]
     return Body(b"".join(pieces), tuple(markers))
 
 
@@ -194,7 +194,8 @@ def markable(block: Block) -> bool:
 def excluded_tools(edits: bytes) -> set[str]:
     """Tools whose results the provider's own edits exclude."""
     decoded: dict[str, Any] = msgspec.json.decode(edits)
-    return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
+    requested = decoded.get("edits") or ()
+    return set(chain.from_iterable(edit.get("exclude_tools") or () for edit in requested))
 
 
 def tool_name(raw: bytes) -> str:
@@ -202,21 +203,21 @@ def tool_name(raw: bytes) -> str:
     return read_field(raw, "name") or read_field(raw, "type")
 
 
-def _tool_name(tool: Any, place: int) -> str:
+def _tool_name(tool: Any, index: int) -> str:
     name = tool.get("name") or tool.get("type") if isinstance(tool, dict) else None
     if not isinstance(name, str):
         raise InputError(
-            f"tool number {place + 1} has no name; a tool is a mapping with name and input_schema"
+            f"tool number {index + 1} has no name; a tool is a mapping with name and input_schema"
         )
     return name
 
 
 def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
     """The content of a message with markers on some of its blocks."""
-    return b",".join(
-        marked(part.raw, ttls[place]) if place in ttls else part.raw
-        for place, part in enumerate(message.parts)
-    )
+    encoded = []
+    for index, part in enumerate(message.parts):
+        encoded.append(marked(part.raw, ttls[index]) if index in ttls else part.raw)
+    return b",".join(encoded)
 
 
 # -- where the markers go --------------------------------------------------------------------------
@@ -253,33 +254,37 @@ def plan(
     sizes: Sizes,
     lifetimes: Lifetimes,
     *,
-    before: Tail | None = None,
+    last_tail: Tail | None = None,
     shared: int | None = None,
     edge: Tail | None = None,
 ) -> tuple[Marker, ...]:
     """The cache markers of a request.
 
-    ``before`` is the tail of the request that this one extends. ``edge`` is the last result that the provider's edits
-    clear: after it, each request differs from the one before, so the next can read the cache only up to there.
+    ``last_tail`` is the tail of the request that this one extends. ``edge`` is the last result that the provider's
+    edits clear: after it, each request differs from the one before, so the next can read the cache only up to there.
     ``shared`` is how many messages a fork shares with its parent: its last marker is there, and its own are not cached.
     """
     if cache.markers == 0:
         return ()
     fixed = _fixed(frame, cache, sizes, lifetimes)
-    said = messages if shared is None else messages[:shared]
-    tail = _last_markable(said)
+    cached_messages = messages if shared is None else messages[:shared]
+    tail = _last_markable(cached_messages)
     if tail is None or sizes.messages < cache.minimum:
         return tuple(fixed[: cache.markers])
     room = cache.markers - 1
     conversation = [tail]
-    if edge is not None and _stands(said, edge) and (edge.index, edge.block) < (tail.index, tail.block):
+    if (
+        edge is not None
+        and _stands(cached_messages, edge)
+        and (edge.index, edge.block) < (tail.index, tail.block)
+    ):
         room -= 1
         conversation.insert(0, edge)
-    elif before is not None and before != tail and _too_far(said, before, tail, cache):
+    elif last_tail is not None and last_tail != tail and _too_far(cached_messages, last_tail, tail, cache):
         room -= 1
-        conversation.insert(0, before)
+        conversation.insert(0, last_tail)
     markers = fixed[-room:] if room < len(fixed) else fixed
-    markers += [Marker("messages", place.index, place.block, lifetimes.tail) for place in conversation]
+    markers += [Marker("messages", mark.index, mark.block, lifetimes.tail) for mark in conversation]
     return tuple(markers)
 
 
@@ -287,10 +292,10 @@ def shared_edge(messages: Sequence[Message]) -> Tail | None:
     """Where forks made at the same place diverge: before the last block of each."""
     if not messages:
         return None
-    *before, last = messages
-    said = last.parts[:-1]
-    found = _last_markable([Message(last.role, said, b"")]) if said else None
-    return Tail(len(before), found.block) if found is not None else _last_markable(before)
+    *earlier, last = messages
+    content = last.parts[:-1]
+    tail = _last_markable([Message(last.role, content, b"")]) if content else None
+    return Tail(len(earlier), tail.block) if tail is not None else _last_markable(earlier)
 
 
 def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]) -> Tail | None:
@@ -298,13 +303,13 @@ def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]
     names: dict[str, str] = {}
     edge = None
     for index, message in enumerate(messages):
-        for place, block in enumerate(message.parts):
+        for block_index, block in enumerate(message.parts):
             match block.body() if block.kind in _RUNS else None:
                 case ToolUse(id=call, name=name):
                     names[call] = name
                 case ToolResult(tool_use_id=call) if cleared > 0 and names.get(call, "") not in excluded:
                     cleared -= 1
-                    edge = Tail(index, place)
+                    edge = Tail(index, block_index)
         if cleared <= 0:
             break
     return edge
@@ -319,11 +324,11 @@ def tail_of(markers: Sequence[Marker]) -> Tail | None:
 def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:
     """How many positions of the provider's look-back these blocks take."""
     count = 0
-    before = ""
+    kind_before = ""
     for block in blocks:
-        if not (runs_collapse and block.kind in _RUNS and block.kind == before):
+        if not (runs_collapse and block.kind in _RUNS and block.kind == kind_before):
             count += 1
-        before = block.kind
+        kind_before = block.kind
     return count
 
 
@@ -334,7 +339,7 @@ def _fixed(frame: Frame, cache: Cache, sizes: Sizes, lifetimes: Lifetimes) -> li
         markers.append(Marker("tools", shown[-1], ttl=lifetimes.fixed))
     for place, size in enumerate(sizes.system):
         if size >= cache.minimum:
-            markers.append(Marker("system", place, ttl=lifetimes.fixed))
+            markers.append(Marker("system", index, ttl=lifetimes.fixed))
     return markers[-2:]
 
 
@@ -348,18 +353,20 @@ def _last_markable(messages: Sequence[Message]) -> Tail | None:
     return None
 
 
-def _too_far(messages: Sequence[Message], before: Tail, tail: Tail, cache: Cache) -> bool:
+def _too_far(messages: Sequence[Message], last_tail: Tail, tail: Tail, cache: Cache) -> bool:
     """Whether the provider's look-back from the new tail would miss the old one."""
-    if cache.look_back is None or not _stands(messages, before):
+    if cache.look_back is None or not _stands(messages, last_tail):
         return False
-    passed = list(messages[before.index].parts[before.block + 1 :]) if before.index < tail.index else []
-    for message in messages[before.index + 1 : tail.index]:
+    passed = (
+        list(messages[last_tail.index].parts[last_tail.block + 1 :]) if last_tail.index < tail.index else []
+    )
+    for message in messages[last_tail.index + 1 : tail.index]:
         passed += message.parts
     passed += messages[tail.index].parts[: tail.block + 1]
     return positions(passed, runs_collapse=cache.runs_collapse) + 1 > cache.look_back
 
 
-def _stands(messages: Sequence[Message], place: Tail) -> bool:
+def _stands(messages: Sequence[Message], mark: Tail) -> bool:
     """Whether the block at this place exists and can be marked; an undo may have put other messages there."""
-    parts = messages[place.index].parts if place.index < len(messages) else ()
-    return place.block < len(parts) and markable(parts[place.block])
+    parts = messages[mark.index].parts if mark.index < len(messages) else ()
+    return mark.block < len(parts) and markable(parts[mark.block])

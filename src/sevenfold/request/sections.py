@@ -74,11 +74,11 @@ class SystemPrompt(Struct, frozen=True):
 
     def blocks(self) -> tuple[bytes, ...]:
         """The encoded text blocks to send: all static sections in one, all session sections in the next."""
-        joined = [
-            BETWEEN.join(section.text for section in self.sections if section.stage == stage)
-            for stage in get_args(Stage)
-        ]
-        return tuple(blocks.text(words).raw for words in joined if words)
+        texts: dict[Stage, list[str]] = {stage: [] for stage in get_args(Stage)}
+        for section in self.sections:
+            texts[section.stage].append(section.text)
+        joined = map(BETWEEN.join, texts.values())
+        return tuple(blocks.text(text).raw for text in filter(None, joined))
 
     def parts(self) -> dict[str, str]:
         """The text of every section by name, in the order sent; to find which section changed."""
@@ -91,15 +91,23 @@ class SystemPrompt(Struct, frozen=True):
             return bool(section.volatile) and section.name not in but
 
         fresh = {section.name: section for section in later.sections if varies(section)}
-        kept = [fresh.pop(one.name, None) if varies(one) else one for one in self.sections]
-        return SystemPrompt((*filter(None, kept), *fresh.values()))
+        current = []
+        for section in self.sections:
+            if not varies(section):
+                current.append(section)
+            elif section.name in fresh:
+                current.append(fresh.pop(section.name))
+        return SystemPrompt((*current, *fresh.values()))
 
 
-def announcement(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+def announcement(announced: Mapping[str, str], current: Mapping[str, str]) -> str:
     """The text that tells the model which sections changed or were withdrawn; empty if none.
 
-    ``before`` must be what was last announced, or the same change is announced again and again.
+    ``announced`` must be what was last announced, or the same change is announced again and again.
     """
-    changed: list[Text] = [Changed(name, words) for name, words in now.items() if before.get(name) != words]
-    gone = [Withdrawn(name) for name in before if name not in now]
-    return BETWEEN.join(text.render() for text in (*changed, *gone))
+    changes: list[Text] = []
+    for name, text in current.items():
+        if announced.get(name) != text:
+            changes.append(Changed(name, text))
+    changes += [Withdrawn(name) for name in announced if name not in current]
+    return BETWEEN.join(change.render() for change in changes)

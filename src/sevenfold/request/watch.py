@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from posixpath import commonprefix
 
 import msgspec
@@ -85,8 +85,8 @@ class Change(Struct, frozen=True):
         if self.cause != "system":
             return self.part
         added, removed = _changed_characters(_text(self.was), _text(self.now))
-        where = f", in {self.place}" if self.place else ""
-        return f"system prompt: +{added:,} −{removed:,} characters{where}"
+        location = f", in {self.place}" if self.place else ""
+        return f"system prompt: +{added:,} −{removed:,} characters{location}"
 
     def diff(self) -> str:
         """A readable diff of the part; empty if none of its bytes changed."""
@@ -159,15 +159,15 @@ class Watched(Struct, frozen=True):
         it sent.
         """
         sending = self.pending
-        before = self.sent
+        last_sent = self.sent
         if sending is None:
             return self, None
         fall = self.cached - usage.cache_read_input_tokens
         cache_break = None
-        if before is not None and fall > TOKENS and fall > SHARE * self.cached:
-            cache_break = self._explain(fall, sending, before, profile)
-        if not keeps and before is not None:
-            refreshed = replace(before, at=sending.at) if cache_break is None else before
+        if last_sent is not None and fall > TOKENS and fall > SHARE * self.cached:
+            cache_break = self._explain(fall, sending, last_sent, profile)
+        if not keeps and last_sent is not None:
+            refreshed = replace(last_sent, at=sending.at) if cache_break is None else last_sent
             unchanged = replace(self, sent=refreshed, pending=None, forecast=Forecast(), announced="")
             return unchanged, cache_break
         left_cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
@@ -204,59 +204,59 @@ class Watched(Struct, frozen=True):
         )
 
 
-def first_loss(before: Sent, now: Sent, profile: Profile) -> Change | None:
+def first_loss(last_sent: Sent, sending: Sent, profile: Profile) -> Change | None:
     """The earliest place behind which a request cannot read the cache of the one before; None if it can read all."""
-    change = first_change(before, now)
+    change = first_change(last_sent, sending)
     if change is not None and change.cause != "message":
         return change
-    rule = cache_rules.first_loss(before.messages, now.messages, profile)
+    rule = cache_rules.first_loss(last_sent.messages, sending.messages, profile)
     if rule is None:
         return change
-    share = _kept_by_rule(before, rule) / before.bytes
+    share = _kept_by_rule(last_sent, rule) / last_sent.bytes
     if change is not None and change.kept <= share:
         return change
     return Change(rule.cause, rule.part, kept=share)
 
 
-def _kept_by_rule(before: Sent, rule: RuleLoss) -> int:
+def _kept_by_rule(last_sent: Sent, rule: RuleLoss) -> int:
     """How many bytes stay cached: up to a message, or else up to the last marker that the rule spares."""
-    marked = before.marked()
+    marked = last_sent.marked()
     passed = 0
     safe = 0
-    for name, raw in before.frame.parts():
+    for name, raw in last_sent.frame.parts():
         passed += len(raw)
         if name in marked and (rule.keeps_system or _cause(name) != "system"):
             safe = passed
     if not rule.messages:
         return safe
-    return passed + sum(message.size for message in before.messages[: rule.messages])
+    return passed + sum(message.size for message in last_sent.messages[: rule.messages])
 
 
-def first_change(before: Sent, now: Sent) -> Change | None:
+def first_change(last_sent: Sent, sending: Sent) -> Change | None:
     """The first part in which a request does not extend the one before it; None if it extends it."""
-    was = before.frame.parts()
-    parts = now.frame.parts()
-    marked = before.marked()
+    parts_before = last_sent.frame.parts()
+    parts = sending.frame.parts()
+    marked = last_sent.marked()
     passed = safe = 0
-    for place, (name, raw) in enumerate(was):
-        here = parts[place] if place < len(parts) else ("", b"")
-        if here != (name, raw):
-            change = _section_change(before.frame, now.frame) if _cause(name) == "system" else None
-            return replace(change or _frame_change(was, parts, place), kept=safe / before.bytes)
+    for index, (name, raw) in enumerate(parts_before):
+        named_part = parts[index] if index < len(parts) else ("", b"")
+        if named_part != (name, raw):
+            change = _section_change(last_sent.frame, sending.frame) if _cause(name) == "system" else None
+            return replace(change or _frame_change(parts_before, parts, index), kept=safe / last_sent.bytes)
         passed += len(raw)
         safe = passed if name in marked else safe
-    if len(parts) > len(was):
-        name, raw = parts[len(was)]
-        return Change(_cause(name), f"{name} was added", b"", raw, safe / before.bytes, _block(name))
-    if before.lifetimes != now.lifetimes:
-        return Change("lifetime", f"lifetime {before.lifetimes.tail} became {now.lifetimes.tail}")
-    for place, message in enumerate(before.messages):
-        later = now.messages[place] if place < len(now.messages) else None
-        if later is None or not _extends(message, later, last=place == len(before.messages) - 1):
+    if len(parts) > len(parts_before):
+        name, raw = parts[len(parts_before)]
+        return Change(_cause(name), f"{name} was added", b"", raw, safe / last_sent.bytes, _block(name))
+    if last_sent.lifetimes != sending.lifetimes:
+        return Change("lifetime", f"lifetime {last_sent.lifetimes.tail} became {sending.lifetimes.tail}")
+    for index, message in enumerate(last_sent.messages):
+        later = sending.messages[index] if index < len(sending.messages) else None
+        if later is None or not _extends(message, later, last=index == len(last_sent.messages) - 1):
             raw = later.raw if later else b""
-            extended = passed + sum(earlier.size for earlier in before.messages[:place])
-            kept_bytes = extended if place else safe
-            return Change("message", f"message {place + 1}", message.raw, raw, kept_bytes / before.bytes)
+            extended = passed + sum(earlier.size for earlier in last_sent.messages[:index])
+            kept_bytes = extended if index else safe
+            return Change("message", f"message {index + 1}", message.raw, raw, kept_bytes / last_sent.bytes)
     return None
 
 
@@ -267,36 +267,40 @@ def _extends(message: Message, later: Message, *, last: bool) -> bool:
     return last and later.role == message.role and parts == message.parts
 
 
-def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, bytes]], place: int) -> Change:
-    name, raw = was[place]
-    tools_before = [named_part for named_part in was if named_part[0].startswith("tool ")]
-    tools_now = [named_part for named_part in now if named_part[0].startswith("tool ")]
+def _frame_change(
+    parts_before: Sequence[tuple[str, bytes]], parts_now: Sequence[tuple[str, bytes]], index: int
+) -> Change:
+    name, raw = parts_before[index]
+    tools_before = [named_part for named_part in parts_before if named_part[0].startswith("tool ")]
+    tools_now = [named_part for named_part in parts_now if named_part[0].startswith("tool ")]
     is_reordered = tools_before != tools_now and sorted(tools_before) == sorted(tools_now)
     if name.startswith("tool ") and is_reordered:
         return Change("tool_order", "the order of tools")
-    later = dict(now).get(name)
+    later = dict(parts_now).get(name)
     if later is None:
         return Change(_cause(name), f"{name} is gone", raw, place=_block(name))
     if later == raw:
-        added = now[place][0]
-        return Change(_cause(added), f"{added} was added", b"", now[place][1], place=_block(added))
+        added = parts_now[index][0]
+        return Change(_cause(added), f"{added} was added", b"", parts_now[index][1], place=_block(added))
     return Change(_cause(name), name, raw, later, place=_block(name))
 
 
-def _section_change(before: Frame, now: Frame) -> Change | None:
+def _section_change(frame_before: Frame, frame_now: Frame) -> Change | None:
     """The section of the system prompt that changed, if its sections are known."""
-    later = dict(now.sections)
-    for name, text in before.sections:
+    later = dict(frame_now.sections)
+    for name, text in frame_before.sections:
         if later.get(name) != text:
             part_name = f"system section {name}" + ("" if name in later else " is gone")
             now_words = later.get(name, "").encode()
             return Change("system", part_name, text.encode(), now_words, place=f"section {name}")
-    added = [name for name in later if name not in dict(before.sections)] if before.sections else []
+    added = (
+        [name for name in later if name not in dict(frame_before.sections)] if frame_before.sections else []
+    )
     if not added:
         return None
     part_name = f"system section {added[0]} was added"
-    place = f"section {added[0]}"
-    return Change("system", part_name, b"", later[added[0]].encode(), place=place)
+    location = f"section {added[0]}"
+    return Change("system", part_name, b"", later[added[0]].encode(), place=location)
 
 
 def _cause(name: str) -> str:
@@ -332,12 +336,12 @@ def _text(raw: bytes) -> str:
 
 def _sentences(raw: bytes) -> list[str]:
     """The text in lines of a sentence each, so that a change in a prompt of one long line can be seen."""
-    return [part for line in _text(raw).splitlines() for part in _SENTENCE_END.split(line)]
+    return list(chain.from_iterable(map(_SENTENCE_END.split, _text(raw).splitlines())))
 
 
-def _changed_characters(was: str, now: str) -> tuple[int, int]:
+def _changed_characters(old: str, new: str) -> tuple[int, int]:
     """How many characters were added and removed: line by line, and in a changed line from its first to its last."""
-    lines = was.splitlines(keepends=True), now.splitlines(keepends=True)
+    lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
     added = removed = 0
     for tag, start, end, later_start, later_end in difflib.SequenceMatcher(None, *lines).get_opcodes():
         if tag == "equal":

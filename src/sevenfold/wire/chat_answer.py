@@ -76,8 +76,8 @@ class _Call(Struct):
 class ChatReader:
     """Reads the chat completion that answers ``asked``."""
 
-    def __init__(self, asked: bytes) -> None:
-        self._asked = asked
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._written = inline_tags.InlineTagParser()
         self._held: list[Piece] = []
         """Calls written as text, and blanks after them, as long as no other text follows."""
@@ -129,69 +129,69 @@ class ChatReader:
         if bytes(chunk.usage) != b"null":
             self._usage = usage(chunk.usage)
         for choice in chunk.choices[:1]:
-            if said := choice.delta or choice.message:
+            if spoken := choice.delta or choice.message:
                 self._spoke = True
-                yield from self._hear(said)
+                yield from self._hear(spoken)
             if choice.finish_reason:
                 self._stop = STOPPED.get(choice.finish_reason, "end_turn")
                 yield from self._finish()
 
-    def _hear(self, said: _Said) -> Iterator[Piece]:
-        if thought := said.reasoning_content or said.reasoning:
+    def _hear(self, spoken: _Said) -> Iterator[Piece]:
+        if thought := spoken.reasoning_content or spoken.reasoning:
             self._thoughts.append(thought)
             yield Piece("thinking", thought)
-        for part in self._written.feed(said.content) if said.content else ():
-            yield from self._part(part)
-        if said.refusal and not said.content:
+        for piece in self._written.feed(spoken.content) if spoken.content else ():
+            yield from self._part(piece)
+        if spoken.refusal and not spoken.content:
             self._refused = True
-            yield from self._say(said.refusal)
-        for called in said.tool_calls or ():
+            yield from self._say(spoken.refusal)
+        for called in spoken.tool_calls or ():
             yield from self._called(called)
 
-    def _say(self, words: str) -> Iterator[Piece]:
-        self._texts.append(words)
-        yield Piece("text", words)
+    def _say(self, text: str) -> Iterator[Piece]:
+        self._texts.append(text)
+        yield Piece("text", text)
 
-    def _part(self, part: Piece) -> Iterator[Piece]:
+    def _part(self, piece: Piece) -> Iterator[Piece]:
         """Process a part of the text; a written call that is followed by other text was only an example."""
-        if part.kind == "call" or (self._held and not part.words.strip()):
-            self._held.append(part)
-        elif part.kind == "thinking":
-            self._thoughts.append(part.words)
-            yield part
+        if piece.kind == "call" or (self._held and not piece.words.strip()):
+            self._held.append(piece)
+        elif piece.kind == "thinking":
+            self._thoughts.append(piece.words)
+            yield piece
         else:
             yield from self._unheld()
-            yield from self._say(part.words)
+            yield from self._say(piece.words)
 
     def _unheld(self) -> Iterator[Piece]:
         held = self._held
         self._held = []
-        for part in held:
-            is_call = part.kind == "call"
+        for piece in held:
+            is_call = piece.kind == "call"
             yield from self._say(
-                f"{inline_tags.CALL}{part.words}{inline_tags.CALLED}" if is_call else part.words
+                f"{inline_tags.CALL}{piece.words}{inline_tags.CALLED}" if is_call else piece.words
             )
 
     def _finish(self) -> Iterator[Piece]:
         """Process the rest of the text, and the calls that were written as text."""
-        for part in self._written.end():
-            yield from self._part(part)
+        for piece in self._written.end():
+            yield from self._part(piece)
         tools = () if self._calls else self._tools()
-        found = (
-            [inline_tags.call_in(part.words) for part in self._held if part.kind == "call"] if tools else []
-        )
-        if not all(found) or not found:
+        written_calls = [piece for piece in self._held if piece.kind == "call"] if tools else []
+        calls = [inline_tags.call_in(piece.words) for piece in written_calls]
+        if not all(calls) or not calls:
+            # Not all of it can be read as calls, so it was text that only looks like one.
             yield from self._unheld()
-        if not found and tools and (alone := inline_tags.only_call("".join(self._texts), tools)):
-            found = [alone]
+        if not calls and tools and (alone := inline_tags.only_call("".join(self._texts), tools)):
+            calls = [alone]
             self._texts = []
         self._held = []
-        for number, call in enumerate(filter(None, found) if all(found) else ()):
-            yield from self._called(_Called(index=number, function=call))
+        for number, written in enumerate(filter(None, calls) if all(calls) else ()):
+            yield from self._called(_Called(index=number, function=written))
 
     def _tools(self) -> Collection[str]:
         """The names of the tools in the request."""
-        return [read_field(bytes(tool), "name") for tool in AskedFor.of(self._asked).tools or ()]
+        return [read_field(bytes(tool), "name") for tool in AskedFor.of(self._request).tools or ()]
 
     def _called(self, called: _Called) -> Iterator[Piece]:
         opens = called.id or called.function.name or not self._calls
@@ -199,7 +199,7 @@ class ChatReader:
         call = self._by_index.get(index)
         # Some servers give every call the index 0: a new id means a new call.
         if call is None or (called.id and called.id != call.id and call.name):
-            call = _Call(called.id or f"call_{id_from(self._asked)}_{len(self._calls)}")
+            call = _Call(called.id or f"call_{id_from(self._request)}_{len(self._calls)}")
             self._by_index[index] = call
             self._calls.append(call)
         if called.function.name and not call.name:
@@ -209,29 +209,29 @@ class ChatReader:
             call.arguments.append(called.function.arguments)
             yield Piece("input", called.function.arguments)
 
-    def _blocks(self, calls: int) -> tuple[Block, ...]:
-        """The blocks so far, with the first ``calls`` calls; without thinking at the very end, which may be cut off."""
-        found = []
-        followed = self._texts or calls or self._stop
+    def _blocks(self, call_count: int) -> tuple[Block, ...]:
+        """The blocks so far, with this many calls; without thinking at the very end, which may be cut off."""
+        content = []
+        followed = self._texts or call_count or self._stop
         thought = "".join(self._thoughts)
-        words = "".join(self._texts)
-        if inline_tags.THOUGHT in words and not thought:
+        text = "".join(self._texts)
+        if inline_tags.THOUGHT in text and not thought:
             # Some templates open the thinking in the prompt, so the answer contains only its end tag.
-            thought, _, words = words.partition(inline_tags.THOUGHT)
-            words = words.lstrip()
+            thought, _, text = text.partition(inline_tags.THOUGHT)
+            text = text.lstrip()
         if thought and followed:
-            found.append(thinking(thought))
-        if words:
-            found.append(blocks.text(words))
-        found += [call.block() for call in self._calls[:calls]]
-        return tuple(block for block in found if not block.blank)
+            content.append(thinking(thought))
+        if text:
+            content.append(blocks.text(text))
+        content += [call.block() for call in self._calls[:call_count]]
+        return tuple(block for block in content if not block.blank)
 
-    def _answer(self, found: tuple[Block, ...], request_id: str | None) -> Answer:
+    def _answer(self, content: tuple[Block, ...], request_id: str | None) -> Answer:
         if self._head is None:
             raise MalformedAnswer("there is nothing in it")
         name = self._head.id or "chatcmpl"
         if len(name) < SURELY_UNIQUE:
-            name = f"{name}-{id_from(self._asked)}"
+            name = f"{name}-{id_from(self._request)}"
         stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
         stop = "refusal" if self._refused and stop else stop
-        return Answer(name, self._head.model or "", found, self._usage, stop, request_id)
+        return Answer(name, self._head.model or "", content, self._usage, stop, request_id)

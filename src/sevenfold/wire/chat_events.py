@@ -27,7 +27,8 @@ def assistant_message(blocks: Sequence[Json], kind_of: Callable[[Json], CallKind
 
     Every call must have an id. Blocks of other kinds have no place in this API and are left out.
     """
-    text = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
+    text_blocks = (block for block in blocks if block["type"] == "text")
+    text = "".join(str(block["text"]) for block in text_blocks)
     message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
     calls = []
     for block in blocks:
@@ -50,8 +51,8 @@ def completion_events(completion: Json, piece_length: int, *, with_usage: bool) 
     no_usage_yet = {"usage": None} if with_usage else {}
 
     def chunk(delta: Json, reason: str | None = None) -> bytes:
-        part = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return plain_event({**base, "choices": [part], **no_usage_yet})
+        choice_part = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return plain_event({**base, "choices": [choice_part], **no_usage_yet})
 
     yield chunk({"role": "assistant", "content": "" if message["content"] is not None else None})
     for piece in pieces(message["content"] or "", piece_length):

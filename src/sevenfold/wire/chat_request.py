@@ -9,6 +9,7 @@ dropped; fields that change the question are refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -39,39 +40,39 @@ def chat_request(
     ``room`` is the server's name for the most tokens in an answer; ``reasoning`` is its field for earlier
     reasoning, or None if it accepts none.
     """
-    asked = expressible(body, "Chat Completions")
-    said: list[Json] = [{"role": "system", "content": asked["system"]}] if asked["system"] else []
-    said += _results_first(
-        one
-        for place, message in enumerate(asked["messages"])
-        for one in _messages(message, f"messages.{place}", reasoning)
+    fields = expressible(body, "Chat Completions")
+    converted: list[Json] = [{"role": "system", "content": fields["system"]}] if fields["system"] else []
+    by_message = (
+        _messages(message, f"messages.{index}", reasoning)
+        for index, message in enumerate(fields["messages"])
     )
-    effort, schema = effort_and_schema(asked)
+    converted += _results_first(chain.from_iterable(by_message))
+    effort, schema = effort_and_schema(fields)
     strict = {"type": "json_schema", "json_schema": {**schema, "strict": True}} if schema else None
     return encoded(
-        model=asked["model"],
-        **{name: asked.get(name) for name in SAME},
-        messages=said,
-        **tool_fields(asked, lambda made: {"type": "function", "function": made}),
-        stop=asked.get("stop_sequences") or None,
+        model=fields["model"],
+        **{name: fields.get(name) for name in SAME},
+        messages=converted,
+        **tool_fields(fields, lambda function: {"type": "function", "function": function}),
+        stop=fields.get("stop_sequences") or None,
         reasoning_effort=effort,
         response_format=strict,
-        **{room: asked["max_tokens"]},
+        **{room: fields["max_tokens"]},
         prompt_cache_key=cache_key or None,
         stream=stream or None,
         stream_options={"include_usage": True} if stream else None,
     )
 
 
-def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json]:
+def _messages(message: Json, path: str, reasoning: str | None) -> Iterator[Json]:
     content = blocks_of(message["content"])
     match message["role"]:
         case "assistant":
-            yield from _assistant(content, where, reasoning)
+            yield from _assistant(content, path, reasoning)
         case "system":
-            yield {"role": "system", "content": text_of(content, where)}
+            yield {"role": "system", "content": text_of(content, path)}
         case _:
-            yield from _user(content, where)
+            yield from _user(content, path)
 
 
 def _results_first(messages: Iterable[Json]) -> list[Json]:
@@ -79,67 +80,67 @@ def _results_first(messages: Iterable[Json]) -> list[Json]:
 
     An image in a result becomes a user message, and more results may follow in a later message.
     """
-    found = list[Json]()
+    ordered = list[Json]()
     next_result = 0
     for message in messages:
         if message["role"] == "tool":
-            found.insert(next_result, message)
+            ordered.insert(next_result, message)
             next_result += 1
         else:
-            found.append(message)
+            ordered.append(message)
             if message["role"] == "assistant":
-                next_result = len(found)
-    return found
+                next_result = len(ordered)
+    return ordered
 
 
-def _assistant(content: Sequence[Json], where: str, reasoning: str | None) -> Iterator[Json]:
+def _assistant(content: Sequence[Json], path: str, reasoning: str | None) -> Iterator[Json]:
     texts = []
     calls = []
     thoughts = []
-    for place, block in enumerate(content):
+    for index, block in enumerate(content):
         if block["type"] == "text":
             texts.append(str(block["text"]))
         elif block["type"] == "tool_use":
-            given = msgspec.json.encode(block["input"]).decode()
-            called = {"name": block["name"], "arguments": given}
+            arguments = msgspec.json.encode(block["input"]).decode()
+            called = {"name": block["name"], "arguments": arguments}
             calls.append({"id": block["id"], "type": "function", "function": called})
         elif block["type"] in THINKING:
             thoughts.append(str(block.get("thinking") or ""))
         elif block["type"] in TAKEN_KINDS:
-            raise inexpressible(block, f"{where}.content.{place}")
+            raise inexpressible(block, f"{path}.content.{index}")
         # Another API's own item, such as a search that it made: the model's text has the outcome.
-    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
+    converted: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
     if calls:
-        said["tool_calls"] = calls
+        converted["tool_calls"] = calls
     if reasoning and any(thoughts):
-        said[reasoning] = "".join(thoughts)
+        converted[reasoning] = "".join(thoughts)
     if texts or calls:
-        yield said
+        yield converted
 
 
-def _user(content: Sequence[Json], where: str) -> Iterator[Json]:
+def _user(content: Sequence[Json], path: str) -> Iterator[Json]:
     parts: list[Json] = []
-    for place, block in enumerate(content):
-        path = f"{where}.content.{place}"
+    for index, block in enumerate(content):
+        block_path = f"{path}.content.{index}"
         if block["type"] == "tool_result":
-            words, others = result_parts(block)
-            parts += [_part(one, path) for one in others]
-            yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": words}
+            text, media = result_parts(block)
+            parts += [_part(medium, block_path) for medium in media]
+            yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": text}
         elif not is_sealed(block):
-            parts.append(_part(block, path))
+            parts.append(_part(block, block_path))
     if all(part["type"] == "text" for part in parts):
         # Many servers' chat templates accept only a plain string.
-        words = "\n\n".join(str(part["text"]) for part in parts)
-        if words:
-            yield {"role": "user", "content": words}
+        text = "\n\n".join(str(part["text"]) for part in parts)
+        if text:
+            yield {"role": "user", "content": text}
     else:
         yield {"role": "user", "content": parts}
 
 
-def _part(block: Json, where: str) -> Json:
+def _part(block: Json, path: str) -> Json:
     match block:
-        case {"type": "text", "text": words}:
-            return {"type": "text", "text": words}
+        case {"type": "text", "text": text}:
+            return {"type": "text", "text": text}
         case {"type": "image", "source": source} if url := image_url(source):
             return {"type": "image_url", "image_url": {"url": url}}
         case {"type": "document", "source": {"type": "file", "file_id": file}}:
@@ -154,4 +155,4 @@ def _part(block: Json, where: str) -> Json:
             # This API cannot follow such a reference, but the model should know that something was there.
             return {"type": "text", "text": f"[{kind}: {where_it_is}]"}
         case _:
-            raise inexpressible(block, where)
+            raise inexpressible(block, path)

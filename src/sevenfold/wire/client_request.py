@@ -158,8 +158,8 @@ def _messages_message(raw: bytes) -> ClientMessage:
 def _content(raw: bytes) -> tuple[Block, ...]:
     """The blocks of a content, which may be a plain text."""
     if raw.startswith(b'"'):
-        words = _string.decode(raw)
-        return (blocks.text(words),) if words else ()
+        text = _string.decode(raw)
+        return (blocks.text(text),) if text else ()
     if not raw.startswith(b"["):
         return ()
     return tuple(blocks.read(unmarked(bytes(part))) for part in _raws.decode(raw))

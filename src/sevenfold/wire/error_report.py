@@ -66,12 +66,12 @@ def report_of(
     if isinstance(inner, str):
         outer = {}
         inner = {"message": inner}
-    told: Mapping[str, Any] = inner if isinstance(inner, Mapping) else outer
-    details = told.get("details")
-    code = details.get("error_code") if isinstance(details, Mapping) else told.get("code")
+    fields: Mapping[str, Any] = inner if isinstance(inner, Mapping) else outer
+    details = fields.get("details")
+    code = details.get("error_code") if isinstance(details, Mapping) else fields.get("code")
     return ErrorReport(
-        message=str(told.get("message") or _plain(body, status)),
-        kind=str(told.get("type") or ""),
+        message=str(fields.get("message") or _plain(body, status)),
+        kind=str(fields.get("type") or ""),
         code=code if isinstance(code, str) else "",
         # An error inside a stream comes with the status 200 that the stream began with.
         status=status if status is not None and status >= 400 else None,
@@ -80,8 +80,8 @@ def report_of(
         request_id=str(
             headers.get("request-id") or headers.get("x-request-id") or outer.get("request_id") or ""
         ),
-        used=_count(told.get("n_prompt_tokens")),
-        limit=_count(told.get("n_ctx")),
+        used=_count(fields.get("n_prompt_tokens")),
+        limit=_count(fields.get("n_ctx")),
     )
 
 
@@ -125,8 +125,8 @@ def _seconds_until(reset: str | None, date: str | None) -> float | None:
     if reset is None:
         return None
     if _DURATION.fullmatch(reset.strip()):
-        parts = _DURATION_PART.findall(reset)
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+        amounts = _DURATION_PART.findall(reset)
+        return sum(float(number) * _UNITS[unit] for number, unit in amounts)
     seconds = _seconds_between(date, reset)
     return seconds if seconds >= 0 else None
 
@@ -152,8 +152,8 @@ def _time(text: str) -> datetime | None:
 
 def _plain(body: object, status: int | None) -> str:
     """The first words of a body that is not JSON, such as a proxy's page."""
-    words = " ".join(re.sub(r"<[^>]*>", " ", body).split())[:200] if isinstance(body, str) else ""
-    return words or (f"status {status}" if status else "no reason given")
+    text = " ".join(re.sub(r"<[^>]*>", " ", body).split())[:200] if isinstance(body, str) else ""
+    return text or (f"status {status}" if status else "no reason given")
 
 
 def _count(value: object) -> int | None:

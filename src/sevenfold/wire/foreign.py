@@ -19,9 +19,9 @@ Json = Mapping[str, Any]
 _DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
 
 
-def part(given: Json) -> Json:
+def part(foreign_part: Json) -> Json:
     """Convert a part of an OpenAI message to a content block; anything else is returned unchanged."""
-    match given:
+    match foreign_part:
         case {"type": "input_text" | "output_text", "text": text} | {"type": "refusal", "refusal": text}:
             return {"type": "text", "text": text}
         case {"type": "image_url", "image_url": {"url": str() as url}}:
@@ -37,15 +37,15 @@ def part(given: Json) -> Json:
             "type": "input_file",
             "file_url": str() as url,
         }:
-            named = {"title": given["filename"]} if given.get("filename") else {}
+            named = {"title": foreign_part["filename"]} if foreign_part.get("filename") else {}
             return {"type": "document", "source": _source(url), **named}
         case _:
-            return given
+            return foreign_part
 
 
-def result(given: object) -> tuple[str, Any] | None:
+def result(entry: object) -> tuple[str, Any] | None:
     """The call id and content of a tool message or function output; None if it is neither."""
-    match given:
+    match entry:
         case {"role": "tool", "tool_call_id": str() as call, **rest}:
             return call, rest.get("content")
         case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, **rest}:
@@ -54,28 +54,28 @@ def result(given: object) -> tuple[str, Any] | None:
             return None
 
 
-def messages(given: Iterable[Any]) -> Iterator[Any]:
+def messages(entries: Iterable[Any]) -> Iterator[Any]:
     """Convert each entry of a list to a message of the Messages API; unknown entries stay unchanged."""
-    for one in given:
-        match one:
+    for entry in entries:
+        match entry:
             case {"role": "developer"}:
-                yield {**one, "role": "system"}
+                yield {**entry, "role": "system"}
             case {"role": "assistant"}:
-                yield {"role": "assistant", "content": list(_answer(one))}
+                yield {"role": "assistant", "content": list(_answer(entry))}
             case {"type": "function_call" | "custom_tool_call", "call_id": str() as call, "name": name}:
-                yield _said(_call(call, name, one.get("arguments", one.get("input"))))
+                yield _said(_call(call, name, entry.get("arguments", entry.get("input"))))
             case {"type": "reasoning"}:
-                sealed = one.get("encrypted_content")
-                name = one.get("id") or ""
+                sealed = entry.get("encrypted_content")
+                name = entry.get("id") or ""
                 yield _said({"type": "redacted_thinking", "data": sealed, "id": name} if sealed else None)
             case {"type": "compaction"}:
-                yield {"role": "user", "content": [one]}
-            case _ if (found := result(one)) is not None:
-                call, content = found
+                yield {"role": "user", "content": [entry]}
+            case _ if (answered := result(entry)) is not None:
+                call, content = answered
                 block = {"type": "tool_result", "tool_use_id": call, "content": content}
                 yield {"role": "user", "content": [block]}
             case _:
-                yield one
+                yield entry
 
 
 def _said(block: Json | None) -> Json:
@@ -105,9 +105,9 @@ def _parts(content: Any) -> Iterable[Any]:
     return [content] if plain or not isinstance(content, Iterable) else content
 
 
-def _call(call: str, name: Any, given: Any) -> Json:
-    made = given if isinstance(given, Mapping) else Raw(tool_input(str(given or "")))
-    return {"type": "tool_use", "id": call, "name": name, "input": made}
+def _call(call: str, name: Any, arguments: Any) -> Json:
+    tool_arguments = arguments if isinstance(arguments, Mapping) else Raw(tool_input(str(arguments or "")))
+    return {"type": "tool_use", "id": call, "name": name, "input": tool_arguments}
 
 
 def _source(url: str) -> Json:

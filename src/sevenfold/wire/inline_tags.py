@@ -34,75 +34,76 @@ class InlineTagParser:
     """Splits the text of an answer, as it arrives, into text, thinking and possible tool calls."""
 
     def __init__(self) -> None:
-        self._rest = ""
+        self._undecided = ""
         self._end = ""
         """The tag that ends the current thinking or call; empty in text."""
         self._spoke = False
 
-    def feed(self, words: str) -> Iterator[Piece]:
+    def feed(self, text: str) -> Iterator[Piece]:
         """Process more text; yields the pieces that are certain: text, thinking, or a complete call."""
-        self._rest += words
-        while self._rest:
+        self._undecided += text
+        while self._undecided:
             tags = [self._end or CALL]
-            start = self._rest.lstrip()
+            start = self._undecided.lstrip()
             if not self._end and not self._spoke and (start.startswith(THINK) or THINK.startswith(start)):
                 # Thinking comes first or not at all: later, the tag is something the model writes about.
                 tags.append(THINK)
-            found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
-            if not found:
+            present = (tag for tag in tags if tag in self._undecided)
+            occurrences = [(self._undecided.index(tag), tag) for tag in present]
+            if not occurrences:
                 break
-            place, tag = min(found)
-            yield from self._out(self._rest[:place])
-            self._rest = self._rest[place + len(tag) :]
+            position, tag = min(occurrences)
+            yield from self._out(self._undecided[:position])
+            self._undecided = self._undecided[position + len(tag) :]
             self._end = {THINK: THOUGHT, CALL: CALLED}.get(tag, "")
-        if self._rest and self._end != CALLED:
-            sure = len(self._rest) - max(_overlap(self._rest, tag) for tag in tags)
-            yield from self._out(self._rest[:sure])
-            self._rest = self._rest[sure:]
+        if self._undecided and self._end != CALLED:
+            sure = len(self._undecided) - max(_overlap(self._undecided, tag) for tag in tags)
+            yield from self._out(self._undecided[:sure])
+            self._undecided = self._undecided[sure:]
 
     def end(self) -> Iterator[Piece]:
         """The rest, when the answer ends; an unfinished call becomes text again, as it was written."""
-        rest = self._rest
-        self._rest = ""
+        unfinished = self._undecided
+        self._undecided = ""
         if self._end == CALLED:
             self._end = ""
-            rest = CALL + rest
-        yield from self._out(rest)
+            unfinished = CALL + unfinished
+        yield from self._out(unfinished)
 
-    def _out(self, words: str) -> Iterator[Piece]:
+    def _out(self, text: str) -> Iterator[Piece]:
         if self._end == CALLED:
-            yield Piece("call", words)
+            yield Piece("call", text)
         elif self._end:
-            yield from [Piece("thinking", words)] if words else []
+            yield from [Piece("thinking", text)] if text else []
         else:
             # Blank lines between thinking and the answer belong to neither.
-            words = words if self._spoke else words.lstrip()
-            self._spoke = self._spoke or bool(words)
-            yield from [Piece("text", words)] if words else []
+            text = text if self._spoke else text.lstrip()
+            self._spoke = self._spoke or bool(text)
+            yield from [Piece("text", text)] if text else []
 
 
-def call_in(words: str) -> WrittenCall | None:
+def call_in(text: str) -> WrittenCall | None:
     """The tool call in a JSON text, as in the Hermes, Qwen and Llama templates; None if it is not one."""
     try:
-        said = msgspec.json.decode(words.strip())
+        fields = msgspec.json.decode(text.strip())
     except NOT_JSON:
         return None
-    said = said.get("function", said) if isinstance(said, dict) else None
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    fields = fields.get("function", fields) if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
         return None
-    given = next((said[key] for key in ("arguments", "parameters") if key in said), None)
-    if isinstance(given, dict):
-        return WrittenCall(said["name"], msgspec.json.encode(given).decode())
-    return WrittenCall(said["name"], given) if isinstance(given, str) else None
+    arguments = next((fields[key] for key in ("arguments", "parameters") if key in fields), None)
+    if isinstance(arguments, dict):
+        return WrittenCall(fields["name"], msgspec.json.encode(arguments).decode())
+    return WrittenCall(fields["name"], arguments) if isinstance(arguments, str) else None
 
 
-def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
+def only_call(answer: str, tools: Collection[str]) -> WrittenCall | None:
     """The call of one of these tools, if the answer is nothing else, bare or fenced; next to prose it is an example."""
-    fence = _FENCED.fullmatch(words)
-    found = call_in(fence[1] if fence else words) if "{" in words else None
-    return found if found is not None and found.name in tools else None
+    fence = _FENCED.fullmatch(answer)
+    written = call_in(fence[1] if fence else answer) if "{" in answer else None
+    return written if written is not None and written.name in tools else None
 
 
-def _overlap(words: str, tag: str) -> int:
+def _overlap(text: str, tag: str) -> int:
     """How many characters at the end of the text may be the beginning of a tag."""
-    return next((size for size in range(len(tag) - 1, 0, -1) if words.endswith(tag[:size])), 0)
+    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)

@@ -7,6 +7,7 @@ slice of it, and a block of a stream is joined from its deltas by `GrowingBlock`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 from msgspec import Raw, Struct
@@ -96,21 +97,24 @@ class MessagesReader:
             raise reader.error_answer(raw)
         self._begin(head)
         self._ended = True
-        return [piece for block in self._blocks.values() for piece in reader.pieces_of(block)]
+        return list(chain.from_iterable(map(reader.pieces_of, self._blocks.values())))
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer, with the additional data that came with it."""
         head = self._begun()
         extras = head.diagnostics, head.input_transformations, head.stop_details
-        return Reply(self._answer(self._blocks, request_id), *map(_kept, extras))
+        return Reply(self._answer(self._blocks, request_id), *map(_compact_copy, extras))
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Closed blocks and unclosed text; other unclosed blocks are not valid."""
         if self._head is None:
             return None
-        texts = {index: blocks.read(block.raw()) for index, block in self._growing.items() if block.is_text}
-        unfinished = {index: block for index, block in texts.items() if not block.blank}
-        return self._answer({**self._blocks, **unfinished}, request_id)
+        usable = dict(self._blocks)
+        for index, growing in self._growing.items():
+            block = blocks.read(growing.raw())
+            if growing.is_text and not block.blank:
+                usable[index] = block
+        return self._answer(usable, request_id)
 
     def _begin(self, head: _Message) -> None:
         self._head = head
@@ -141,15 +145,15 @@ class MessagesReader:
         counted = decoded(reader.fields_of, event.usage) or {}
         self._usage |= {name: value for name, value in counted.items() if bytes(value) != b"null"}
 
-    def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:
+    def _answer(self, content: Mapping[int, Block], request_id: str | None) -> Answer:
         head = self._begun()
-        ordered = tuple(block for _, block in sorted(found.items()))
-        usage = _kept(Raw(msgspec.json.encode(self._usage)))
+        ordered = tuple(block for _, block in sorted(content.items()))
+        usage = _compact_copy(Raw(msgspec.json.encode(self._usage)))
         managed = head.context_management
-        edits = UNMANAGED if bytes(managed) == b"null" else _kept(managed)
+        edits = UNMANAGED if bytes(managed) == b"null" else _compact_copy(managed)
         return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id, edits)
 
 
-def _kept(raw: Raw) -> Raw:
+def _compact_copy(raw: Raw) -> Raw:
     """The value without whitespace, copied so that it does not keep its whole event in memory."""
     return Raw(blocks.minify(bytes(raw)))

@@ -25,6 +25,6 @@ def threaded(body: bytes, previous: str, covered: int) -> bytes:
     if not previous:
         return msgspec.json.encode({**fields, "thread": {"type": "create"}})
     messages = msgspec.json.decode(fields["messages"], type=list[Raw])[covered:]
-    kept = {name: value for name, value in fields.items() if name not in ("system", "tools")}
+    continued = {name: value for name, value in fields.items() if name not in ("system", "tools")}
     thread = {"type": "continue", "previous_message_id": previous}
-    return msgspec.json.encode({**kept, "messages": messages, "thread": thread})
+    return msgspec.json.encode({**continued, "messages": messages, "thread": thread})

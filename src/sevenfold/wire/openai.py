@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -44,16 +45,16 @@ def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Js
 
     Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
     """
-    asked = msgspec.json.decode(body)
-    tools = asked.get("tools") or []
+    fields = msgspec.json.decode(body)
+    tools = fields.get("tools") or []
     if any(_is_of_the_api(tool) for tool in tools):
         written = msgspec.json.decode(body, type=_Tools).tools
-        asked["tools"] = [
+        fields["tools"] = [
             raw if _is_of_the_api(tool) else tool for tool, raw in zip(tools, written, strict=True)
         ]
-    if foreign := sorted(set(asked) - EXPRESSED - DROPPED_FIELDS - also):
+    if foreign := sorted(set(fields) - EXPRESSED - DROPPED_FIELDS - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
-    return {**asked, "system": text_of(asked.get("system") or "", "system")}
+    return {**fields, "system": text_of(fields.get("system") or "", "system")}
 
 
 def encoded(**fields: Any) -> bytes:
@@ -75,34 +76,34 @@ def _is_of_the_api(tool: Json) -> bool:
     return kind != "custom" and _ANTHROPICS_TOOL.fullmatch(kind) is None
 
 
-def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
+def tool_fields(fields: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
     """The tools in their order and the tool choice; ``wrapped`` puts a function, or its name, into the API's form."""
-    tools = [
-        tool if isinstance(tool, Raw) else wrapped({**defaults, **function(tool)})
-        for tool in asked.get("tools") or ()
-    ]
-    fields: dict[str, Any] = {"tools": tools or None}
-    if choice := asked.get("tool_choice"):
-        fields["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
+    tools: list[Any] = []
+    for tool in fields.get("tools") or ():
+        is_of_the_api = isinstance(tool, Raw)
+        tools.append(tool if is_of_the_api else wrapped({**defaults, **function(tool)}))
+    written: dict[str, Any] = {"tools": tools or None}
+    if choice := fields.get("tool_choice"):
+        written["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
         if choice.get("disable_parallel_tool_use"):
-            fields["parallel_tool_calls"] = False
-    return fields
+            written["parallel_tool_calls"] = False
+    return written
 
 
-def effort_and_schema(asked: Json) -> tuple[str | None, Json | None]:
+def effort_and_schema(fields: Json) -> tuple[str | None, Json | None]:
     """The reasoning effort, and the schema that the answer must follow."""
-    wanted = asked.get("output_config") or {}
-    schema = {"name": "answer", "schema": wanted["format"]["schema"]} if wanted.get("format") else None
-    return wanted.get("effort") or None, schema
+    output = fields.get("output_config") or {}
+    schema = {"name": "answer", "schema": output["format"]["schema"]} if output.get("format") else None
+    return output.get("effort") or None, schema
 
 
-def text_of(content: str | Sequence[Json], where: str) -> str:
+def text_of(content: str | Sequence[Json], path: str) -> str:
     """The text of content that may contain only text; raises `RequestRefused` for anything else."""
     if isinstance(content, str):
         return content
-    for place, block in enumerate(content):
+    for index, block in enumerate(content):
         if block["type"] != "text":
-            raise inexpressible(block, f"{where}.{place}")
+            raise inexpressible(block, f"{path}.{index}")
     return "\n\n".join(str(block["text"]) for block in content)
 
 
@@ -112,22 +113,22 @@ def function(tool: Json) -> dict[str, Any]:
         raise RequestRefused(
             f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out for this model"
         )
-    made = {"name": tool["name"], "parameters": tool["input_schema"]}
-    return made | {key: tool[key] for key in ("description", "strict") if key in tool}
+    definition = {"name": tool["name"], "parameters": tool["input_schema"]}
+    return definition | {key: tool[key] for key in ("description", "strict") if key in tool}
 
 
 def from_function(tool: Json) -> Json:
     """A tool definition from a function of either OpenAI API; any other definition is returned unchanged."""
     if tool.get("type") != "function":
         return tool
-    told = tool.get("function", tool)
-    if not isinstance(told, Mapping) or not told.get("name"):
+    declared = tool.get("function", tool)
+    if not isinstance(declared, Mapping) or not declared.get("name"):
         raise InputError(
             'a tool of type "function" has a name: {"type": "function", "function": {"name": …}}'
         )
-    made = {key: told[key] for key in ("name", "description") if told.get(key) is not None}
-    made["input_schema"] = told.get("parameters") or {"type": "object", "properties": {}}
-    return made if told.get("strict") is None else made | {"strict": told["strict"]}
+    definition = {key: declared[key] for key in ("name", "description") if declared.get(key) is not None}
+    definition["input_schema"] = declared.get("parameters") or {"type": "object", "properties": {}}
+    return definition if declared.get("strict") is None else definition | {"strict": declared["strict"]}
 
 
 def image_url(source: Json) -> str:
@@ -140,25 +141,31 @@ def image_url(source: Json) -> str:
 def result_parts(block: Json) -> tuple[str, list[Json]]:
     """The text of a tool result, and its other parts, which a tool message cannot contain."""
     parts = blocks_of(block.get("content") or "")
-    words = [str(part["text"]) for part in parts if part["type"] == "text"]
-    return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
+    texts: list[str] = []
+    others: list[Json] = []
+    for part in parts:
+        if part["type"] == "text":
+            texts.append(str(part["text"]))
+        else:
+            others.append(part)
+    return "\n\n".join(texts), others
 
 
 def blocks_of(content: str | Sequence[Json]) -> list[Json]:
     """The content of a message or a result as blocks, without those that only Anthropic's servers can read."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [plain for block in content for plain in in_words(block)]
+    return list(chain.from_iterable(map(in_words, content)))
 
 
 def in_words(block: Json) -> Iterator[Json]:
     """A block of the Messages API without a counterpart, as text; any other block unchanged."""
     match block:
-        case {"type": "search_result", "title": title, "source": source, "content": found}:
-            said = "\n".join(str(part["text"]) for part in found)
-            yield {"type": "text", "text": f"{title} ({source})\n{said}"}
-        case {"type": "document", "source": {"type": "text", "data": words}}:
-            yield {"type": "text", "text": words}
+        case {"type": "search_result", "title": title, "source": source, "content": results}:
+            text = "\n".join(str(part["text"]) for part in results)
+            yield {"type": "text", "text": f"{title} ({source})\n{text}"}
+        case {"type": "document", "source": {"type": "text", "data": plain}}:
+            yield {"type": "text", "text": plain}
         case {"type": "document", "source": {"type": "content", "content": inside}}:
             yield from blocks_of(inside)
         case {"type": "compaction", "content": str() as summary}:
@@ -178,15 +185,15 @@ def is_sealed(block: Json) -> bool:
     return block["type"] == "compaction" and block.get("content") is None and "encrypted_content" in block
 
 
-def inexpressible(block: Json, where: str) -> RequestRefused:
+def inexpressible(block: Json, path: str) -> RequestRefused:
     """The error for a block without a counterpart in this API."""
-    return RequestRefused(f"{where}: this API has no {block['type']} blocks; leave it out for this model")
+    return RequestRefused(f"{path}: this API has no {block['type']} blocks; leave it out for this model")
 
 
 def tool_use(id_: str, name: str, arguments: str) -> Block:
     """A tool call as a block."""
-    given = Raw(tool_input(arguments))
-    fields = {"type": "tool_use", "id": id_, "name": name, "input": given}
+    arguments_json = Raw(tool_input(arguments))
+    fields = {"type": "tool_use", "id": id_, "name": name, "input": arguments_json}
     return Block("tool_use", blocks.encode_json(fields), id_)
 
 
@@ -198,9 +205,9 @@ def call_input(block: Json, kind: CallKind) -> dict[str, str]:
     return {CALL_INPUTS[kind]: msgspec.json.encode(value).decode()}
 
 
-def thinking(words: str) -> Block:
+def thinking(text: str) -> Block:
     """Reasoning without a signature, as a block."""
-    fields = {"type": "thinking", "thinking": words, "signature": ""}
+    fields = {"type": "thinking", "thinking": text, "signature": ""}
     return Block("thinking", blocks.encode_json(fields))
 
 
@@ -209,24 +216,27 @@ def usage(reported: Raw) -> Raw:
 
     Each OpenAI API has its own names. A missing or invalid count becomes 0: the answer should not be lost for that.
     """
-    given = read_fields(reported)
-    prompt = counted(given, "prompt_tokens") or counted(given, "input_tokens")
-    split = _details(given, "prompt_tokens_details", "input_tokens_details")
+    counts_reported = read_fields(reported)
+    prompt = counted(counts_reported, "prompt_tokens") or counted(counts_reported, "input_tokens")
+    split = _details(counts_reported, "prompt_tokens_details", "input_tokens_details")
     # Some servers report cached tokens outside the details.
-    hit = min(counted(split, "cached_tokens") or counted(given, "prompt_cache_hit_tokens"), prompt)
+    hit = min(
+        counted(split, "cached_tokens") or counted(counts_reported, "prompt_cache_hit_tokens"), prompt
+    )
     stored = min(counted(split, "cache_write_tokens"), prompt - hit)
     counts: dict[str, Any] = {
         "input_tokens": prompt - hit - stored,
         "cache_creation_input_tokens": stored,
         "cache_read_input_tokens": hit,
-        "output_tokens": counted(given, "completion_tokens") or counted(given, "output_tokens"),
+        "output_tokens": counted(counts_reported, "completion_tokens")
+        or counted(counts_reported, "output_tokens"),
     }
-    written = _details(given, "completion_tokens_details", "output_tokens_details")
+    written = _details(counts_reported, "completion_tokens_details", "output_tokens_details")
     if written.get("reasoning_tokens") is not None:
         counts["output_tokens_details"] = {"thinking_tokens": counted(written, "reasoning_tokens")}
     return Raw(blocks.encode_json(counts))
 
 
-def _details(given: Json, *names: str) -> Json:
+def _details(fields: Json, *names: str) -> Json:
     """The breakdown of a count; empty if there is none."""
-    return next((split for name in names if isinstance(split := given.get(name), dict)), {})
+    return next((split for name in names if isinstance(split := fields.get(name), dict)), {})

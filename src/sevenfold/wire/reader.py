@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -88,7 +89,7 @@ class BodyReader:
             self._reply = self._read(raw)
         except (ValueError, LookupError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             raise MalformedAnswer(f"{type(error).__name__}: {error}: {bytes(raw)[:80]!r}") from error
-        return [piece for block in self._reply.answer.blocks for piece in pieces_of(block)]
+        return list(chain.from_iterable(map(pieces_of, self._reply.answer.blocks)))
 
     def reply(self, request_id: str | None) -> Reply:
         """The reply, with the request id."""
@@ -104,17 +105,17 @@ class EventLines:
     """Splits bytes, in chunks of any size, into the data of server-sent events."""
 
     def __init__(self) -> None:
-        self._rest = [b""]
+        self._unfinished = [b""]
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that end in this chunk; event names and ids are dropped."""
-        if b"\n" not in chunk and b"\r" not in chunk and not self._rest[-1].endswith(b"\r"):
+        if b"\n" not in chunk and b"\r" not in chunk and not self._unfinished[-1].endswith(b"\r"):
             # Not joined yet: otherwise an unfinished line would be copied with every chunk.
-            self._rest.append(chunk)
+            self._unfinished.append(chunk)
             return []
-        *lines, rest = _LINE_END.split(b"".join((*self._rest, chunk)))
-        self._rest = [rest]
+        *lines, unfinished = _LINE_END.split(b"".join((*self._unfinished, chunk)))
+        self._unfinished = [unfinished]
         events = []
         for line in lines:
             if line.startswith(b"data:"):
@@ -165,15 +166,15 @@ class GrowingBlock:
         if not self._touched:
             return blocks.minify(self._opening)
         fields = {name: bytes(value) for name, value in self.fields.items()}
-        for name, parts in self._strings.items():
-            before = fields.get(name, b"")
-            start = before[1:-1] if before.startswith(b'"') else b""
-            fields[name] = b'"' + start + b"".join(parts) + b'"'
+        for name, continuations in self._strings.items():
+            opening = fields.get(name, b"")
+            start = opening[1:-1] if opening.startswith(b'"') else b""
+            fields[name] = b'"' + start + b"".join(continuations) + b'"'
         if text := "".join(self._input):
             fields["input"] = tool_input(text)
         if self._citations:
-            before = fields.get("citations", b"")
-            start = before[1:-1].strip() if before.startswith(b"[") else b""
+            opening = fields.get("citations", b"")
+            start = opening[1:-1].strip() if opening.startswith(b"[") else b""
             fields["citations"] = b"[" + b",".join(filter(None, [start, *self._citations])) + b"]"
         return blocks.minify(msgspec.json.encode({name: Raw(value) for name, value in fields.items()}))
 
@@ -201,18 +202,21 @@ def string_value(value: Raw) -> str:
 def pieces_of(block: Block) -> list[Piece]:
     """The pieces that a watcher sees of a complete block."""
     fields = decoded(fields_of, block.raw) or {}
-    given = bytes(fields.get("input", b""))
-    return [*pieces_in(fields), *([Piece("input", given.decode())] if given else [])]
+    arguments = bytes(fields.get("input", b""))
+    return [*pieces_in(fields), *([Piece("input", arguments.decode())] if arguments else [])]
 
 
 def pieces_in(fields: Fields) -> list[Piece]:
     """The pieces that a watcher sees of a delta, or of a block's opening (often only a tool's name)."""
     if "input" in fields:
         return [Piece("tool", string_value(fields.get("name", NULL)))]
-    shown = [(kind, string_value(fields[name])) for name, kind in SHOWN.items() if name in fields]
-    return [Piece(kind, words) for kind, words in shown if words]
+    pieces = []
+    for name, kind in SHOWN.items():
+        if text := string_value(fields.get(name, NULL)):
+            pieces.append(Piece(kind, text))
+    return pieces
 
 
-def id_from(asked: bytes) -> str:
+def id_from(request: bytes) -> str:
     """An id for what a server left unnamed; derived from the request, so that reading an answer twice agrees."""
-    return sha256(asked).hexdigest()[:12]
+    return sha256(request).hexdigest()[:12]

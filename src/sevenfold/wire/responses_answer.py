@@ -7,6 +7,7 @@ the provider made, a kind that is newer than this version) is a block with the i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 from msgspec import Raw, Struct
@@ -51,7 +52,7 @@ class _Output(Struct, frozen=True):
     raw: bytes = b""
 
 
-class _Why(Struct, frozen=True):
+class _IncompleteDetails(Struct, frozen=True):
     reason: str = ""
 
 
@@ -69,7 +70,7 @@ class _Response(Struct, frozen=True):
     status: str = ""
     output: list[Raw] | None = None
     usage: Raw = NULL
-    incomplete_details: _Why | None = None
+    incomplete_details: _IncompleteDetails | None = None
     error: Raw = NULL
     prompt_cache_diagnostics: Raw = NULL
 
@@ -90,11 +91,11 @@ _item = msgspec.json.Decoder(_Item)
 class ResponsesReader:
     """Reads the response that answers ``asked``."""
 
-    def __init__(self, asked: bytes) -> None:
-        self._asked = asked
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._response: _Response | None = None
         self._items: dict[int, _Output] = {}
-        self._words: dict[int, list[str]] = {}
+        self._texts: dict[int, list[str]] = {}
         self._ended = False
 
     @property
@@ -119,7 +120,7 @@ class ResponsesReader:
             self._end(event.response)
         kind = WATCHED.get(event.type)
         if kind == "text":
-            self._words.setdefault(event.output_index, []).append(event.delta)
+            self._texts.setdefault(event.output_index, []).append(event.delta)
         return [Piece(kind, event.delta)] if kind and event.delta else []
 
     def body(self, raw: bytes) -> list[Piece]:
@@ -130,7 +131,7 @@ class ResponsesReader:
             raise MalformedAnswer(f"its status is {response.status}")
         if response.output is None:
             raise MalformedAnswer("it has no output")
-        self._items = {place: _output(raw) for place, raw in enumerate(response.output)}
+        self._items = {index: _output(raw) for index, raw in enumerate(response.output)}
         pieces: list[Piece] = []
         for output in self._items.values():
             for block in self._block(output):
@@ -139,20 +140,19 @@ class ResponsesReader:
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
-        found = self._answer(sorted(self._items.items()), request_id)
-        if found is None:
+        answer = self._answer(sorted(self._items.items()), request_id)
+        if answer is None:
             raise MalformedAnswer("there is nothing in it")
-        told = self._response.prompt_cache_diagnostics if self._response is not None else NULL
-        return Reply(found, diagnostics=_diagnostics(told))
+        cache_report = self._response.prompt_cache_diagnostics if self._response is not None else NULL
+        return Reply(answer, diagnostics=_diagnostics(cache_report))
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Finished items, and the text of unfinished ones."""
-        unfinished = {
-            index: _Output(_Item("message", content=[_Part("".join(texts))]))
-            for index, texts in self._words.items()
-            if index not in self._items
-        }
-        return self._answer(sorted({**self._items, **unfinished}.items()), request_id)
+        items = dict(self._items)
+        for index, texts in self._texts.items():
+            if index not in items:
+                items[index] = _Output(_Item("message", content=[_Part("".join(texts))]))
+        return self._answer(sorted(items.items()), request_id)
 
     def _end(self, response: _Response) -> None:
         if response.status == "failed" or bytes(response.error) != b"null":
@@ -162,8 +162,8 @@ class ResponsesReader:
     def _answer(self, items: Sequence[tuple[int, _Output]], request_id: str | None) -> Answer | None:
         if self._response is None:
             return None
-        name = self._response.id or f"resp_{id_from(self._asked)}"
-        content = tuple(block for _, output in items for block in self._block(output))
+        name = self._response.id or f"resp_{id_from(self._request)}"
+        content = tuple(chain.from_iterable(self._block(output) for _, output in items))
         usage = openai.usage(self._response.usage)
         stop = self._stopped([output.item for _, output in items]) if self._ended else None
         return Answer(name, self._response.model, content, usage, stop, request_id)
@@ -171,15 +171,17 @@ class ResponsesReader:
     def _block(self, output: _Output) -> Iterator[Block]:
         item = output.item
         if item.type == "function_call":
-            yield openai.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
+            yield openai.tool_use(
+                item.call_id or f"call_{id_from(self._request)}", item.name, item.arguments
+            )
         elif item.type == "reasoning":
             if not item.encrypted_content:
                 return
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
         elif item.type == "message":
-            words = "".join(part.text or part.refusal for part in item.content or ())
-            yield from [blocks.text(words)] if words else []
+            text = "".join(part.text or part.refusal for part in item.content or ())
+            yield from [blocks.text(text)] if text else []
         elif item.type:
             yield blocks.read(blocks.minify(output.raw))
 
@@ -187,7 +189,9 @@ class ResponsesReader:
         if self._response is not None and self._response.incomplete_details is not None:
             filtered = self._response.incomplete_details.reason == "content_filter"
             return "refusal" if filtered else "max_tokens"
-        if any(part.refusal for item in items if item.type == "message" for part in item.content or ()):
+        messages = (item for item in items if item.type == "message")
+        parts = chain.from_iterable(message.content or () for message in messages)
+        if any(part.refusal for part in parts):
             return "refusal"
         return "tool_use" if any(item.type == "function_call" for item in items) else "end_turn"
 
@@ -195,8 +199,8 @@ class ResponsesReader:
 def _output(raw: Raw) -> _Output:
     """An item with its bytes. Of a kind that is not known here, any field may have any shape."""
     kind = blocks.read(bytes(raw)).kind
-    known = kind in ("message", "function_call", "reasoning")
-    return _Output(decoded(_item, bytes(raw)) if known else _Item(kind), bytes(raw))
+    is_known = kind in ("message", "function_call", "reasoning")
+    return _Output(decoded(_item, bytes(raw)) if is_known else _Item(kind), bytes(raw))
 
 
 def _diagnostics(reported: Raw) -> Raw:
@@ -222,8 +226,8 @@ class _Compacted(Struct, frozen=True):
 _compacted = msgspec.json.Decoder(_Compacted)
 
 
-def summary_reader(asked: bytes) -> BodyReader:
-    """A reader for the provider's own summary, requested by ``asked``: one item that only the provider can read.
+def summary_reader(request: bytes) -> BodyReader:
+    """A reader for the provider's own summary, requested by ``request``: one item that only the provider can read.
 
     It comes after copies of the user's messages, which we have anyway. The item is kept byte for byte, as a compaction
     block.
@@ -233,8 +237,8 @@ def summary_reader(asked: bytes) -> BodyReader:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
         sealed = [item for item in items if blocks.is_encrypted_summary(item)]
-        name = answer.id or f"resp_{id_from(asked)}"
-        model = AskedFor.of(asked).model
+        name = answer.id or f"resp_{id_from(request)}"
+        model = AskedFor.of(request).model
         stop = "compaction" if sealed else "end_turn"
         return Reply(Answer(name, model, tuple(sealed[-1:]), openai.usage(answer.usage), stop))
 

@@ -39,7 +39,7 @@ def responses_request(
         prompt_cache_options=_cache_options(fields),
         include=["reasoning.encrypted_content"],
         instructions=fields["system"] or None,
-        **openai.tool_fields(fields, lambda made: {"type": "function", **made}, {"strict": False}),
+        **openai.tool_fields(fields, lambda function: {"type": "function", **function}, {"strict": False}),
         reasoning={"effort": effort} if effort else None,
         text={"format": {"type": "json_schema", **schema}} if schema else None,
         **{name: fields.get(name) for name in openai.SAME},
@@ -72,34 +72,33 @@ def compact_request(body: bytes, cache_key: str = "") -> bytes:
 
 
 def _input(fields: Json) -> list[Json]:
-    return [
-        item
-        for place, message in enumerate(fields["messages"])
-        for item in _items(message, f"messages.{place}")
-    ]
+    items: list[Json] = []
+    for index, message in enumerate(fields["messages"]):
+        items += _items(message, f"messages.{index}")
+    return items
 
 
-def _items(message: Json, where: str) -> Iterator[Json]:
+def _items(message: Json, path: str) -> Iterator[Json]:
     """The items for a message: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
-    for place, block in enumerate(openai.blocks_of(message["content"])):
-        path = f"{where}.content.{place}"
+    for index, block in enumerate(openai.blocks_of(message["content"])):
+        block_path = f"{path}.content.{index}"
         if (part := _part(block, role)) is not None:
             content.append(part)
             continue
         if content:
             yield {"role": role, "content": content}
             content = []
-        yield from _item(block, role, path)
+        yield from _item(block, role, block_path)
     if content:
         yield {"role": role, "content": content}
 
 
 def _part(block: Json, role: str) -> Json | None:
     match block:
-        case {"type": "text", "text": words}:
-            return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+        case {"type": "text", "text": text}:
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": text}
         case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
             return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
         case {"type": "image", "source": source} if url := openai.image_url(source):
@@ -117,18 +116,18 @@ def _unmarked(block: Json) -> Json:
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-def _item(block: Json, role: str, where: str) -> Iterator[Json]:
+def _item(block: Json, role: str, path: str) -> Iterator[Json]:
     match block["type"]:
         case "tool_use":
-            given = msgspec.json.encode(block["input"]).decode()
+            arguments = msgspec.json.encode(block["input"]).decode()
             named = {"call_id": block["id"], "name": block["name"]}
-            yield {"type": "function_call", **named, "arguments": given}
+            yield {"type": "function_call", **named, "arguments": arguments}
         case "tool_result":
-            words, others = openai.result_parts(block)
-            parts = [_part(one, "user") for one in others]
+            text, media = openai.result_parts(block)
+            parts = [_part(medium, "user") for medium in media]
             if None in parts:
-                raise openai.inexpressible(others[parts.index(None)], where)
-            output = [{"type": "input_text", "text": words}, *parts] if parts else words
+                raise openai.inexpressible(media[parts.index(None)], path)
+            output = [{"type": "input_text", "text": text}, *parts] if parts else text
             yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
         case "redacted_thinking" if "id" in block:
             reasoned = {"id": block["id"], "encrypted_content": block["data"]}
@@ -140,4 +139,4 @@ def _item(block: Json, role: str, where: str) -> Iterator[Json]:
         case kind if role == "assistant" and kind not in TAKEN_KINDS:
             yield _unmarked(block)  # an item of the API's own, as it came in an answer
         case _:
-            raise openai.inexpressible(block, where)
+            raise openai.inexpressible(block, path)

@@ -121,5 +121,5 @@ def bare(block: Mapping[str, Any], *, said_by_model: bool = False) -> dict[str, 
 
 def _bare_inside(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [bare(one) if isinstance(one, Mapping) else one for one in value]
+        return [bare(inner) if isinstance(inner, Mapping) else inner for inner in value]
     return bare(value) if isinstance(value, Mapping) else value
