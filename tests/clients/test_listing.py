@@ -21,7 +21,7 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import Listing, find
-from sevenfold.providers.models import MOST, Listings, read_listing
+from sevenfold.providers.models import MAX_LISTINGS, Listings, read_listing
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")
@@ -176,11 +176,11 @@ def test_a_damaged_copy_is_as_good_as_none(home: Path) -> None:
 
 def test_only_the_newest_copies_are_kept(home: Path) -> None:
     copies = Listings(home / "models.json")
-    for number in range(MOST + 3):
+    for number in range(MAX_LISTINGS + 3):
         copies.keep("a", f"m{number}", Listing(1_000), float(number))
     assert copies.last("a", "m2") is None
     assert copies.last("a", "m3") is not None
-    assert len(json.loads((home / "models.json").read_bytes())) == MOST
+    assert len(json.loads((home / "models.json").read_bytes())) == MAX_LISTINGS
 
 
 def test_a_copy_is_asked_for_again_when_it_is_old(

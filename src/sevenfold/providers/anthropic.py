@@ -72,9 +72,9 @@ class Messages(SdkProvider):
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""
         arguments = super().arguments(put)
-        known = PARAMETERS | {"extra_headers"}
-        parameters = {name: raw for name, raw in arguments.items() if name in known}
-        if extra := {name: raw for name, raw in arguments.items() if name not in known}:
+        parameter_names = PARAMETERS | {"extra_headers"}
+        parameters = {name: raw for name, raw in arguments.items() if name in parameter_names}
+        if extra := {name: raw for name, raw in arguments.items() if name not in parameter_names}:
             parameters["extra_body"] = Raw(msgspec.json.encode(extra))
         return parameters
 
@@ -83,8 +83,8 @@ class Messages(SdkProvider):
         kind = string_value(fields.get("type", NULL))
         if event:
             return kind == "message_start"
-        said = kind == "message" or string_value(fields.get("role", NULL)) == "assistant"
-        return said and "content" in fields and bool(string_value(fields.get("id", NULL)))
+        is_message = kind == "message" or string_value(fields.get("role", NULL)) == "assistant"
+        return is_message and "content" in fields and bool(string_value(fields.get("id", NULL)))
 
     def reader(self, asked: bytes) -> MessagesReader:
         """A reader for answers of the Messages API."""
@@ -118,8 +118,8 @@ MESSAGES = Messages()
 
 class _AnthropicServer(SdkBase):
     def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
-        made = _with_key(sdk or _made(self.awaits, options))
-        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
+        client = _with_key(sdk or _made(self.awaits, options))
+        super().__init__(client, (MESSAGES,), stream=stream, owned=sdk is None)
 
 
 class AnthropicClient(_AnthropicServer, SdkClient):

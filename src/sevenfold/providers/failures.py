@@ -56,7 +56,16 @@ _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
     ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
 """The codes, types and statuses that identify each class of error."""
-_BY_SIGN = {sign: kind for kind, signs in _SIGNS.items() for sign in signs}
+
+
+def _by_sign() -> dict[str | int, type[ModelError]]:
+    class_of: dict[str | int, type[ModelError]] = {}
+    for kind, signs in _SIGNS.items():
+        class_of.update(dict.fromkeys(signs, kind))
+    return class_of
+
+
+_BY_SIGN = _by_sign()
 _REMEDIED = (errors.PromptTooLong, errors.BodyTooLarge, errors.BoundThinking)
 """Errors after which a changed request is sent; the same one would be refused again."""
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -169,7 +178,8 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
     """The tokens of the prompt, and the most it may have next to the room for the answer."""
     if report.used is not None and report.limit is not None:
         return report.used, report.limit
-    overflow = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
+    hits = (wording.search(report.message) for wording in _TOO_LONG)
+    overflow = next(filter(None, hits), None)
     counts = overflow.groupdict() if overflow else {}
     used = counts.get("used") or counts.get("prompt")
     output = counts.get("output") or counts.get("room") or 0
@@ -177,36 +187,36 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
 
 
 def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
-    said = report.message.rstrip(".")
+    reason = report.message.rstrip(".")
     vendor = at.vendor
     if kind is errors.NotAuthenticated:
         return (
-            f"{at.url} does not accept the key ({said}). Set {vendor.key_variable} to a key that is valid there: "
+            f"{at.url} does not accept the key ({reason}). Set {vendor.key_variable} to a key that is valid there: "
             "it may be misspelt, revoked, or of another provider"
         )
     if kind is errors.NotPermitted:
         return (
-            f"{at.url} refuses this to the account of the key ({said}). The key itself is accepted: check what its "
+            f"{at.url} refuses this to the account of the key ({reason}). The key itself is accepted: check what its "
             f"account and workspace may use ({at.model or 'the model'}, this region, a balance), not the key"
         )
     if kind is errors.ModelNotServed:
-        return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
+        return f"{at.url} has no model {at.model!r} ({reason}). Check the name against its list of models"
     if kind is errors.Unreachable:
         return (
-            f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "
+            f"There is no such API at {at.url} ({reason}). Check the address: base_url=… or "
             f"{vendor.url_variable}"
         )
     if kind is errors.RateLimited and report.retry_after is None:
         return (
-            f"{at.url} accepts no more requests ({said}) and does not say for how long: look at the "
+            f"{at.url} accepts no more requests ({reason}) and does not say for how long: look at the "
             "account's spending limit"
         )
-    if kind in (errors.RequestRefused, ProviderFailed) and _UNSEEN.search(said):
+    if kind in (errors.RequestRefused, ProviderFailed) and _UNSEEN.search(reason):
         return (
-            f"{at.url}: {said}. The model {at.model!r} takes no pictures: go back to before the one that was sent "
+            f"{at.url}: {reason}. The model {at.model!r} takes no pictures: go back to before the one that was sent "
             "(/rewind in the chat), or use a model that does (/model)"
         )
-    return f"{at.url}: {said}"
+    return f"{at.url}: {reason}"
 
 
 def _connection_error(cause: BaseException, at: Endpoint) -> ModelError:
@@ -254,17 +264,17 @@ def _network(cause: BaseException) -> Network:
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
     """An error, and those that caused it."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting = [error]
     while waiting:
-        here = waiting.pop()
-        if here is None or id(here) in seen:
+        current = waiting.pop()
+        if current is None or id(current) in visited:
             continue
-        seen.add(id(here))
-        yield here
-        waiting += [here.__cause__, here.__context__]
-        if isinstance(here, BaseExceptionGroup):
-            waiting += here.exceptions
+        visited.add(id(current))
+        yield current
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
 
 
 def _names(error: BaseException) -> set[str]:

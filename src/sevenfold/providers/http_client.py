@@ -125,9 +125,9 @@ class HttpClient:
             return self._http
 
 
-def _may_repeat(response: Response, told: float | None) -> bool:
+def _may_repeat(response: Response, asked_wait: float | None) -> bool:
     """Whether the server asks for, or at least allows, an early retry of a refused request."""
-    if told is not None and told > LONGEST_RETRY_AFTER:
+    if asked_wait is not None and asked_wait > LONGEST_RETRY_AFTER:
         return False
     wish = response.headers.get("x-should-retry")
     if wish in ("true", "false"):

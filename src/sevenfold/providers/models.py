@@ -26,7 +26,7 @@ from sevenfold.profiles import Listing, Profile, find
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
-MOST = 100
+MAX_LISTINGS = 100
 """The most listings stored; the oldest are dropped."""
 WAIT_SECONDS = 2.0
 """How long opening a session waits for the listing of an unknown model."""
@@ -104,20 +104,20 @@ class Listings:
 
     def last(self, address: str, model: str) -> tuple[Listing, float] | None:
         """The last listing from the server at this address, and its time; None if there is none."""
-        copy = self._kept().get(f"{address} {model}")
+        copy = self._stored().get(f"{address} {model}")
         return (copy.listing, copy.at) if copy else None
 
     def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
         """Store a listing; if it cannot be written, the next session queries the server again."""
         if self._path is None:
             return
-        copies = {**self._kept(), f"{address} {model}": _Copy(listing, at)}
-        newest = sorted(copies, key=lambda key: copies[key].at)[-MOST:]
+        copies = {**self._stored(), f"{address} {model}": _Copy(listing, at)}
+        newest = sorted(copies, key=lambda key: copies[key].at)[-MAX_LISTINGS:]
         with suppress(TranscriptError):
             private_folder(self._path.parent)
             write_whole(self._path, msgspec.json.encode({key: copies[key] for key in newest}))
 
-    def _kept(self) -> dict[str, _Copy]:
+    def _stored(self) -> dict[str, _Copy]:
         try:
             raw = self._path.read_bytes() if self._path else b"{}"
             return msgspec.json.decode(raw, type=dict[str, _Copy])
@@ -126,34 +126,28 @@ class Listings:
 
     def _ask(self, client: Lister, model: str, wait: float) -> Listing | None:
         """Query a server in the background and store its listing; returns it if it arrives within ``wait`` seconds."""
-        came: list[Listing] = []
+        listings: list[Listing] = []
 
         def ask() -> None:
             try:
                 # Also stored if the server does not list the model, so that it is not queried again at once.
-                came.append(read_listing(client.listing(model, ASK_SECONDS), model) or Listing())
-                self.keep(client.address, model, came[0], time.time())
+                listings.append(read_listing(client.listing(model, ASK_SECONDS), model) or Listing())
+                self.keep(client.address, model, listings[0], time.time())
             except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
                 _log.info("the server did not list its model; what was known before holds", exc_info=True)
 
         asking = threading.Thread(target=ask, daemon=True, name="sevenfold-listing")
         asking.start()
         asking.join(wait)
-        return came[0] if came else None
+        return listings[0] if listings else None
 
 
 def read_listing(raw: bytes, model: str) -> Listing | None:
     """Parse a server's answer, one entry or a list; None if this model is not in it."""
     body = msgspec.json.decode(raw)
     listed = body.get("data", [body]) if isinstance(body, dict) else []
-    entry = next(
-        (
-            listed_model
-            for listed_model in listed
-            if isinstance(listed_model, dict) and listed_model.get("id") == model
-        ),
-        None,
-    )
+    entries = (listed_model for listed_model in listed if isinstance(listed_model, dict))
+    entry = next((entry for entry in entries if entry.get("id") == model), None)
     if entry is None:
         return None
     capabilities = entry.get("capabilities")
@@ -205,7 +199,8 @@ def _llama_cpp(model: str, fetch: Fetch) -> int | None:
 
 def _lm_studio(model: str, fetch: Fetch) -> int | None:
     listed = _decoded(fetch("/api/v0/models", None)).get("data") or ()
-    sizes = [_count(loaded, ("loaded_context_length",)) for loaded in listed if loaded.get("id") == model]
+    loaded = (entry for entry in listed if entry.get("id") == model)
+    sizes = (_count(entry, ("loaded_context_length",)) for entry in loaded)
     return next(filter(None, sizes), None)
 
 

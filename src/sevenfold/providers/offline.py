@@ -127,8 +127,9 @@ class OfflineClient:
         """The script's next answer."""
         reply = self.script.answer(call)
         if watch is not None:
-            for piece in (piece for block in reply.answer.blocks for piece in pieces_of(block)):
-                watch(piece)
+            for block in reply.answer.blocks:
+                for piece in pieces_of(block):
+                    watch(piece)
         return reply
 
     def close(self) -> None:
@@ -162,7 +163,9 @@ class Offline(Provider):
 
     def script(self) -> Script:
         """The default script: the model says what it is, and repeats the user's message or the agent's task."""
-        return Script([], jobs={"main": _heard, "sdk": _heard, "agent": _asked, **self._jobs})
+        return Script(
+            [], jobs={"main": _repeat_message, "sdk": _repeat_message, "agent": _repeat_task, **self._jobs}
+        )
 
     def client(self, given: Any = None, wire: str | None = None) -> OfflineClient:
         """A client that plays the script."""
@@ -177,23 +180,21 @@ class Offline(Provider):
         return Put("", call.body)
 
 
-def _asked(request: Json) -> str:
+def _repeat_task(request: Json) -> str:
     """The answer of an agent: its task, as the program gave it."""
-    return f"({NAME}) The task was: {_TAGS.sub('', _words(request)[-1]).strip()}"
+    return f"({NAME}) The task was: {_TAGS.sub('', _user_texts(request)[-1]).strip()}"
 
 
-def _words(request: Json) -> list[str]:
-    return [
-        block["text"]
-        for message in request["messages"]
-        if message["role"] == "user"
-        for block in message["content"]
-        if block.get("type") == "text"
-    ]
+def _user_texts(request: Json) -> list[str]:
+    texts = []
+    for message in request["messages"]:
+        if message["role"] == "user":
+            texts += [block["text"] for block in message["content"] if block.get("type") == "text"]
+    return texts
 
 
-def _heard(request: Json) -> str:
-    texts = _words(request)
+def _repeat_message(request: Json) -> str:
+    texts = _user_texts(request)
     # Text from a program is in a tag, next to the user's words.
     texts = [text for text in texts if not _TAGGED.match(text)] or texts
     return f"({NAME}) You said: {texts[-1] if texts else 'nothing in words'}"

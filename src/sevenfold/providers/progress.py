@@ -20,9 +20,9 @@ _REMEMBERED = 10_000
 class AnswerProgress:
     """When an answer last grew, by the clock ``now``; ``most`` is how many seconds it may take to grow again."""
 
-    def __init__(self, now: Callable[[], float], most: float) -> None:
+    def __init__(self, now: Callable[[], float], max_seconds: float) -> None:
         self._now = now
-        self._most = most
+        self._max_seconds = max_seconds
         self._grew = now()
         self._seen: set[int] = set()
 
@@ -41,13 +41,13 @@ class AnswerProgress:
     @property
     def stalled(self) -> bool:
         """Whether nothing has been added for too long."""
-        return self._now() - self._grew > self._most
+        return self._now() - self._grew > self._max_seconds
 
     def _is_new(self, data: bytes) -> bool:
         """Whether an event without visible content is neither a ping nor one seen before, its counters aside."""
         if _PING.search(data) or len(self._seen) >= _REMEMBERED:
             return False
         name = hash(_COUNTERS.sub(b"", data))
-        known = name in self._seen
+        was_seen = name in self._seen
         self._seen.add(name)
-        return not known
+        return not was_seen

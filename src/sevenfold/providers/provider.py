@@ -135,6 +135,6 @@ def choose(among: Sequence[P], model: str, wire: str | None = None) -> P:
     """The provider that ``wire`` names, otherwise the one that serves the model, otherwise the first."""
     if len(among) == 1:
         return among[0]
-    named = (one for one in among if one.name == wire)
+    named = (provider for provider in among if provider.name == wire)
     profile = find(model)
-    return next(named, None) or next((one for one in among if one.serves(profile)), among[0])
+    return next(named, None) or next((provider for provider in among if provider.serves(profile)), among[0])

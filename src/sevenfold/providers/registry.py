@@ -35,7 +35,10 @@ def register(provider: Provider) -> None:
     """Add a provider before all others; it replaces one with the same name."""
     if not provider.name:
         raise InputError(f"{type(provider).__name__} has no name, so nothing can choose it")
-    _providers[:] = [provider, *(one for one in _providers if one.name != provider.name)]
+    _providers[:] = [
+        provider,
+        *(registered for registered in _providers if registered.name != provider.name),
+    ]
 
 
 def providers() -> tuple[Provider, ...]:
@@ -52,8 +55,8 @@ def wires() -> tuple[str, ...]:
 def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
     """The provider that builds the requests; raises `InputError` if the given client uses another API than ``wire``."""
     given = unwrapped(given)
-    known = _recognised(given) if given is not None else []
-    chosen = choose(known or _candidates(model, wire), model, wire)
+    recognising = _recognised(given) if given is not None else []
+    chosen = choose(recognising or _candidates(model, wire), model, wire)
     if wire not in (None, chosen.name):
         raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
     return chosen.behind(given)

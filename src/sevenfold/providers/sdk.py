@@ -365,10 +365,10 @@ class Incoming:
 def _causes(error: BaseException | None) -> Iterator[Exception]:
     """An exception with its causes and grouped exceptions: frameworks wrap the SDK's exceptions in their own."""
     waiting = [error]
-    seen = list[BaseException]()
+    visited = list[BaseException]()
     for error_in_chain in waiting:
-        if isinstance(error_in_chain, BaseException) and error_in_chain not in seen:
-            seen.append(error_in_chain)
+        if isinstance(error_in_chain, BaseException) and error_in_chain not in visited:
+            visited.append(error_in_chain)
             grouped = error_in_chain.exceptions if isinstance(error_in_chain, BaseExceptionGroup) else ()
             waiting += [*grouped, error_in_chain.__cause__ or error_in_chain.__context__]
             if isinstance(error_in_chain, Exception):

@@ -383,8 +383,8 @@ def conversation(
     ``transcript`` has the session's log, if it is open already; ``kinds`` are those of tools that no option names.
     """
     try:
-        known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return _conversation(store, model, options, known, frame, transcript, kinds)
+        model_profile = profile or profile_for(store, model, options.get("client"), options.get("wire"))
+        return _conversation(store, model, options, model_profile, frame, transcript, kinds)
     except BaseException:
         store.log.close()
         store.release()
@@ -446,9 +446,9 @@ def read_text(path: str) -> str:
 
 def profile_for(store: SessionParts, model: str, client: Any, wire: str | None = None) -> Profile:
     """The profile of a model, from our table and its server's listing."""
-    asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
-    address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
-    return listings(store).profile(model, address, asked)
+    lister = client if client is None or isinstance(client, Lister) else client_of(client, wire)
+    address = lister.address if isinstance(lister, Lister) else address_for(model, wire)
+    return listings(store).profile(model, address, lister)
 
 
 def listings(store: SessionParts) -> Listings:
@@ -556,16 +556,21 @@ def _described(definition: object, index: int) -> Tool:
 
 def _system(prompt: object) -> tuple[bytes, ...]:
     """Convert texts, or text blocks, to the system prompt's blocks, without the caller's cache markers."""
-    parts = (
+    texts_given = (
         [prompt] if isinstance(prompt, str | Mapping) or not isinstance(prompt, Iterable) else list(prompt)
     )
     texts: list[str] = []
-    for index, part in enumerate(parts):
-        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
+    for index, text_given in enumerate(texts_given):
+        text = (
+            text_given.get("text")
+            if isinstance(text_given, Mapping) and text_given.get("type") == "text"
+            else text_given
+        )
         if not isinstance(text, str):
-            raise InputError(f"system[{index}] is a {type(part).__name__}; give a text, or several")
+            raise InputError(f"system[{index}] is a {type(text_given).__name__}; give a text, or several")
         texts.append(text)
-    return tuple(blocks.text(text).raw for text in texts if text.strip())
+    not_blank = filter(str.strip, texts)
+    return tuple(blocks.text(text).raw for text in not_blank)
 
 
 def _sinks(store: SessionParts) -> list[Listener]:

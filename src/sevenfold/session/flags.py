@@ -167,9 +167,9 @@ class FlagSource:
 
     def _tell_new(self, problems: Iterable[str]) -> None:
         """Report problems that were not already reported for the previous read."""
-        before = self._told
+        told_before = self._told
         self._told = frozenset(problems)
-        self._tell(sorted(self._told - before))
+        self._tell(sorted(self._told - told_before))
 
     def _tell(self, problems: Iterable[str]) -> None:
         if self._report:

@@ -26,10 +26,10 @@ def resolved(layers: Sequence[Layer | str], *, where: str = "layers") -> list[La
 def _named(name: str, where: str) -> list[Layer]:
     installed = plugins(LAYERS, name)
     if not installed:
-        known = ", ".join(sorted(plugin.name for plugin in plugins(LAYERS))) or "none"
+        names = ", ".join(sorted(plugin.name for plugin in plugins(LAYERS))) or "none"
         raise InputError(
             f"{where} has the name {name!r}, and no installed package brings a layer of that name; "
-            f"installed are {known}. Install its package, or pass the layer itself"
+            f"installed are {names}. Install its package, or pass the layer itself"
         )
     layer = _made(installed[0])
     return [] if layer is None else [layer]

@@ -44,8 +44,8 @@ def checked(
         if name not in known.__annotations__:
             raise InputError(unknown("option", name, known.__annotations__))
         if value is not None and name in tests and not tests[name][0](value):
-            what = tests[name][1]
-            needed = what() if callable(what) else what
+            description = tests[name][1]
+            needed = description() if callable(description) else description
             raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
     chosen = values.get("hooks")
     if chosen is not None and not _fires(chosen, awaits=awaits):
@@ -53,10 +53,10 @@ def checked(
     return cast(Checked, {name: value for name, value in values.items() if value is not None})
 
 
-def check_name(name: object, what: str) -> None:
+def check_name(name: object, option: str) -> None:
     """Raise `InputError` unless the value is a string that can be a name."""
     if not (isinstance(name, str) and name.strip() and name.encode(errors="replace").decode() == name):
-        raise InputError(f"{what} is {_shown(name)}; it has to be a text with at least one character")
+        raise InputError(f"{option} is {_shown(name)}; it has to be a text with at least one character")
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
@@ -104,7 +104,7 @@ def _shown(value: Any) -> str:
 
 _MAPPING: tuple[Fits, str] = (lambda value: isinstance(value, Mapping), "a mapping")
 _NAMES: tuple[Fits, str] = (
-    lambda value: _several(value) and all(isinstance(one, str) for one in value),
+    lambda value: _several(value) and all(isinstance(name, str) for name in value),
     "a list of names",
 )
 _COUNT: tuple[Fits, str] = (lambda value: _whole(value) and value > 0, "a whole number above 0")
@@ -121,7 +121,7 @@ _FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
             "a mapping from settings to values, or a source of settings",
         ),
         "listen": (
-            lambda value: _several(value) and all(callable(one) for one in value),
+            lambda value: _several(value) and all(map(callable, value)),
             "a list of functions, each of which is called with an event",
         ),
         # Evaluated for each check, because providers can be registered at any time.

@@ -85,14 +85,10 @@ class FileFolder:
         names: list[str] = []
         for folder, folders, files in os.walk(top):
             here = Path(folder)
-            folders[:] = [
-                name for name in folders if not name.startswith(".") and not (here / name).is_symlink()
-            ]
-            paths = [here / name for name in files]
-            regular = [path for path in paths if path.is_file() and not path.is_symlink()]
-            names += [
-                path.relative_to(self._folder).as_posix() for path in regular if not is_temporary(path)
-            ]
+            # `os.walk` goes on with what is left in this list.
+            folders[:] = [name for name in folders if _is_shown(here / name)]
+            regular = filter(_is_regular, (here / name for name in files))
+            names += [path.relative_to(self._folder).as_posix() for path in regular]
         return sorted(names)
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
@@ -155,6 +151,15 @@ class FileFolder:
     def dream_lock(self) -> ConsolidateLock:
         """The lock for consolidating the memory in this folder."""
         return ConsolidateLock(self)
+
+
+def _is_shown(folder: Path) -> bool:
+    """Whether the files of a subfolder are listed: not those of a hidden one, and not what a link leads to."""
+    return not folder.name.startswith(".") and not folder.is_symlink()
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and not is_temporary(path)
 
 
 @contextmanager
@@ -241,8 +246,10 @@ class ConsolidateLock:
                 if alive and abs(now - time) < STALE_SECONDS:
                     return False
                 time = owner[2]
-            before = "" if time is None else repr(time)
-            body = f"{os.getpid()}\n{process_start_time(os.getpid())}\n{before}\n{token_hex(8)}\n".encode()
+            previous = "" if time is None else repr(time)
+            body = (
+                f"{os.getpid()}\n{process_start_time(os.getpid())}\n{previous}\n{token_hex(8)}\n".encode()
+            )
             self._put(body, now)
             self._held = body if self._folder.read(DREAM_LOCK) == body else b""
             return bool(self._held)
@@ -295,9 +302,9 @@ class ConsolidateLock:
         lines = (self._folder.read(DREAM_LOCK) or b"").decode(errors="replace").splitlines()
         if not lines or not re.fullmatch(r"[0-9]{1,10}", lines[0].strip()):
             return None
-        began, before = [*lines[1:], "", ""][:2]
+        began, previous = [*lines[1:], "", ""][:2]
         try:
-            return int(lines[0]), began, float(before) if before.strip() else None
+            return int(lines[0]), began, float(previous) if previous.strip() else None
         except ValueError:
             return int(lines[0]), began, None
 
@@ -315,9 +322,9 @@ class MemoryDreamLock:
 
     def take(self, now: float) -> bool:
         """Try to acquire the lock; False if another thread is consolidating."""
-        taken = not self._held
+        is_free = not self._held
         self._held = True
-        return taken
+        return is_free
 
     def beat(self, now: float) -> bool:
         """Return True: no other process can take over."""

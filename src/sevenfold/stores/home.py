@@ -26,6 +26,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path, PureWindowsPath
 
 from msgspec import Struct
@@ -183,7 +184,7 @@ class Project:
 
     def other_texts(self) -> list[Path]:
         """Return the text files that belong to no single session: memory, and leftovers of unfinished writes."""
-        of_sessions = {path for session in self.all_sessions() for path in session.texts()}
+        of_sessions = set(chain.from_iterable(session.texts() for session in self.all_sessions()))
         files = [path for path in _below(self.folder) if path.suffix != _LOCK and not is_index(path)]
         return [path for path in files if path not in of_sessions]
 

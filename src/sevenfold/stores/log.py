@@ -22,7 +22,7 @@ from sevenfold.record.decisions import OwnDecision
 from sevenfold.record.entries import Boundary, Decision, Entry, Said, Stored
 from sevenfold.stores.marks import Mark, decided_by, identity_in, text_with
 
-Made = TypeVar("Made", bound=OwnDecision)
+DecisionT = TypeVar("DecisionT", bound=OwnDecision)
 
 
 class Lease(TypedDict, total=False):
@@ -77,7 +77,7 @@ class LineLog(Log):
                 return position, entry
         return None
 
-    def decisions(self, kind: type[Made]) -> Iterator[tuple[int, Made]]:
+    def decisions(self, kind: type[DecisionT]) -> Iterator[tuple[int, DecisionT]]:
         """Yield the decisions of one kind, with their positions."""
         tag = cast(str, kind.__struct_config__.tag)
         for position, entry in self._entries("decision", tag):
@@ -86,7 +86,7 @@ class LineLog(Log):
 
     def answers(self) -> Iterator[Said]:
         """Yield the model's messages on all branches."""
-        return (said for said in self._said("answer") if said.role == "assistant")
+        return (record for record in self._said("answer") if record.role == "assistant")
 
     def said(self) -> Iterator[Said]:
         """Yield all entries with content (of users, tools and models) on all branches."""
@@ -94,23 +94,23 @@ class LineLog(Log):
 
     def keyed(self, key: str) -> str:
         """Return the id of the record that a caller added under this key; empty if there is none."""
-        return next((said.uuid for said in self._said("key", key) if said.key == key), "")
+        return next((record.uuid for record in self._said("key", key) if record.key == key), "")
 
     def result(self, call: str) -> Block | None:
         """Return the result of a tool call, or None."""
-        for said in self._said("result", call):
-            if call in said.answers:
-                return next(block for block in said.blocks if block.id == call)
+        for record in self._said("result", call):
+            if call in record.answers:
+                return next(block for block in record.blocks if block.id == call)
         return None
 
     def called(self, call: str) -> bool:
         """Whether any model message contains this tool call."""
-        return any(call in said.calls for said in self._said("call", call))
+        return any(call in record.calls for record in self._said("call", call))
 
     def stored(self, reference: str) -> Stored | None:
         """Return where the full offloaded result is stored, by its tool call, its path, or ``result:`` and its name."""
-        for said in self._said("stored"):
-            for call, stored in said.stored.items():
+        for record in self._said("stored"):
+            for call, stored in record.stored.items():
                 if reference == call or stored.is_at(reference):
                     return stored
         return None
@@ -173,52 +173,52 @@ class PrefixLog(LineLog):
         end = self._end_of(before)
         return ((position, line[: end - position]) for position, line in self._log.marked(mark, name, end))
 
-    def _end_of(self, before: int | None) -> int:
-        return self.end if before is None else min(before, self.end)
+    def _end_of(self, position: int | None) -> int:
+        return self.end if position is None else min(position, self.end)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
 class BranchLog(LineLog):
-    """A log that starts with the lines of ``base`` and continues in ``own``, whose first line is at ``start``."""
+    """A log that starts with the lines of ``base`` and goes on in ``continuation``, whose first line is at ``start``."""
 
-    def __init__(self, base: LineLog, own: LineLog, start: int) -> None:
+    def __init__(self, base: LineLog, continuation: LineLog, start: int) -> None:
         self._base = base
-        self._own = own
+        self._continuation = continuation
         self._start = start
-        self.fence = own.fence
-        self.lease_seconds = own.lease_seconds
+        self.fence = continuation.fence
+        self.lease_seconds = continuation.lease_seconds
 
     def renew(self) -> None:
         """Extend the lease on the branch."""
-        self._own.renew()
+        self._continuation.renew()
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Append lines to the branch; the base log does not change."""
-        return self._own.append(lines, durable=durable)
+        return self._continuation.append(lines, durable=durable)
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on, first those of the base."""
         if start < self._start:
             yield from self._base.read(start)
-        yield from self._own.read(max(start, self._start))
+        yield from self._continuation.read(max(start, self._start))
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that contain ``text``, newest first."""
         if before is None or before > self._start:
-            yield from self._own.find(text, before)
+            yield from self._continuation.find(text, before)
         yield from self._base.find(text, before)
 
     def marked(self, mark: Mark, name: str = "", before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that bear a mark, newest first."""
         if before is None or before > self._start:
-            yield from self._own.marked(mark, name, before)
+            yield from self._continuation.marked(mark, name, before)
         yield from self._base.marked(mark, name, before)
 
     def close(self) -> None:
         """Release the branch, so that others can write to it."""
-        self._own.close()
+        self._continuation.close()
 
 
 def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:

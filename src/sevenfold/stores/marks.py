@@ -92,10 +92,12 @@ def _marks_of_content(record: Said) -> Iterator[tuple[Mark, str]]:
 def decided_by(entry: Entry) -> tuple[str, ...]:
     """The ids of the decisions that a record makes, commits, undoes or redoes."""
     match entry:
-        case Decision(record=Commit(id=own, boundary=other) | Undone(id=own, decision=other)):
-            return own, other
-        case Decision(record=made):
-            return (made.id,)
+        case Decision(
+            record=Commit(id=decision_id, boundary=about) | Undone(id=decision_id, decision=about)
+        ):
+            return decision_id, about
+        case Decision(record=decision):
+            return (decision.id,)
         case Boundary(uuid=uuid) | Clearing(uuid=uuid):
             return (uuid,)
         case _:

@@ -221,15 +221,15 @@ class MemoryStore:
         self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
         """Open a branch of the session for writing; see `sevenfold.ports.Store`."""
-        own = self._there(session).log
-        whole: LineLog = own
+        branch_log = self._there(session).log
+        whole: LineLog = branch_log
         if of and (session, of) not in self._branches:
             raise TranscriptMissing(f"{session}: there is no branch {of}")
         if of:
             before, data = self._branches[(session, of)]
-            own = data.log
-            whole = BranchLog(before, own, before.end)
-        start = own.end if at is None else at
+            branch_log = data.log
+            whole = BranchLog(before, branch_log, before.end)
+        start = branch_log.end if at is None else at
         if (session, name) not in self._branches:
             fresh = self._unopened.pop((session, name), None) or _Session(MemoryLog())
             fresh.log = MemoryLog(start=start)
@@ -304,13 +304,13 @@ class MemoryStore:
         with self._changed:
             data = self._there(session)
             branches = [name for owner, name in self._branches if owner == session]
-            parts = [data, *(self._branches[(session, name)][1] for name in branches)]
-            if any(part.writing for part in parts):
+            removed = [data, *(self._branches[(session, name)][1] for name in branches)]
+            if any(stored.writing for stored in removed):
                 raise TranscriptLocked(
                     f"{session}: another writer has it open; close that one or wait for it"
                 )
-            for part in parts:
-                part.fence += 1  # what still holds a log of it cannot write any more
+            for stored in removed:
+                stored.fence += 1  # what still holds a log of it cannot write any more
             for name in branches:
                 del self._branches[(session, name)]
             for owner, name in [key for key in self._unopened if key[0] == session]:

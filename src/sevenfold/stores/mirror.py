@@ -201,10 +201,10 @@ def _unquote(name: str) -> tuple[Path, bool]:
     """The path for a name, and whether the file is executable."""
     executable = name.endswith(_EXECUTABLE)
     quoted = name.removesuffix(_EXECUTABLE)
-    raw = b"".join(
-        bytes.fromhex(part) if index % 2 else os.fsencode(part)
-        for index, part in enumerate(_QUOTED.split(quoted))
-    )
+    raw = b""
+    for index, text in enumerate(_QUOTED.split(quoted)):
+        # Splitting at a pattern with a group gives the text between the matches and the matches, in turn.
+        raw += bytes.fromhex(text) if index % 2 else os.fsencode(text)
     relative = Path(os.fsdecode(raw))
     # The folder may have been written by someone else, so a quoted ".." or "/" must not lead out of the directory.
     if relative.is_absolute() or ".." in relative.parts or relative == Path():

@@ -47,8 +47,8 @@ def unset_value(path: Path, name: str) -> bool:
 
 
 def _resolved(path: Path, values: Mapping[str, object]) -> None:
-    known = {name: value for name, value in values.items() if name in by_name()}
-    resolve([SettingsLayer(str(path), known)])
+    settings = {name: value for name, value in values.items() if name in by_name()}
+    resolve([SettingsLayer(str(path), settings)])
 
 
 def _fits(path: Path, values: Mapping[str, object]) -> bool:
@@ -98,10 +98,12 @@ def _without(text: str, values: Mapping[str, Any], name: str) -> str:
 def _with_line(text: str, line: str) -> str:
     """The text with a line before the first table, where values of the file itself stand."""
     lines = text.splitlines(keepends=True)
-    place = next((number for number, one in enumerate(lines) if one.lstrip().startswith("[")), len(lines))
-    if place > 0 and not lines[place - 1].endswith("\n"):
-        lines[place - 1] += "\n"
-    return "".join([*lines[:place], line, *lines[place:]])
+    index = next(
+        (number for number, existing in enumerate(lines) if existing.lstrip().startswith("[")), len(lines)
+    )
+    if index > 0 and not lines[index - 1].endswith("\n"):
+        lines[index - 1] += "\n"
+    return "".join([*lines[:index], line, *lines[index:]])
 
 
 def _toml(value: object) -> str:

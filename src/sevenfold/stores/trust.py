@@ -223,16 +223,16 @@ class Trust:
     def state(self, folder: Path) -> TrustState:
         """Whether this folder is trusted, or was before it changed."""
         real = _real(folder)
-        known = self._listed().get(str(real))
-        if known is None:
+        trusted = self._listed().get(str(real))
+        if trusted is None:
             return "unknown"
-        return "trusted" if brings(real) == known.seen else "changed"
+        return "trusted" if brings(real) == trusted.seen else "changed"
 
     def changes(self, folder: Path) -> list[str]:
         """What a trusted folder brings that it did not bring when it was trusted, or no longer, in words."""
         real = _real(folder)
-        known = self._listed().get(str(real))
-        return differences(known.seen, brings(real)) if known is not None else []
+        trusted = self._listed().get(str(real))
+        return differences(trusted.seen, brings(real)) if trusted is not None else []
 
     def add(self, folder: Path) -> Path:
         """Trust a folder as it is now, and return its real path."""
@@ -240,14 +240,14 @@ class Trust:
         if not real.is_dir():
             raise UserError(f"{folder}: there is no such folder to trust; check the path")
         self._change(
-            real, lambda known: TrustedFolder(brings(real), known.servers if known else msgspec.UNSET)
+            real, lambda trusted: TrustedFolder(brings(real), trusted.servers if trusted else msgspec.UNSET)
         )
         return real
 
     def servers(self, folder: Path) -> dict[str, str]:
         """The servers of a trusted folder that the user agreed to, each with the digest of what was seen."""
-        known = self._listed().get(str(_real(folder)))
-        return known.servers if known is not None and isinstance(known.servers, dict) else {}
+        trusted = self._listed().get(str(_real(folder)))
+        return trusted.servers if trusted is not None and isinstance(trusted.servers, dict) else {}
 
     def server(self, folder: Path, name: str) -> str:
         """The digest of a server of a trusted folder as the user agreed to it; empty if they did not."""
@@ -256,11 +256,11 @@ class Trust:
     def agree_to(self, folder: Path, name: str, digest: str) -> None:
         """Remember that the user agreed to a server of a trusted folder; does nothing for any other folder."""
 
-        def with_server(known: TrustedFolder | None) -> TrustedFolder | None:
-            if known is None:
+        def with_server(trusted: TrustedFolder | None) -> TrustedFolder | None:
+            if trusted is None:
                 return None
-            held = known.servers if isinstance(known.servers, dict) else {}
-            return TrustedFolder(known.seen, held | {name: digest})
+            held = trusted.servers if isinstance(trusted.servers, dict) else {}
+            return TrustedFolder(trusted.seen, held | {name: digest})
 
         self._change(_real(folder), with_server)
 
@@ -309,13 +309,13 @@ class Trust:
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
         with lock:
-            known = self._listed()
-            now = change(known.get(str(folder)))
-            if known.get(str(folder)) == now:
+            folders_before = self._listed()
+            entry = change(folders_before.get(str(folder)))
+            if folders_before.get(str(folder)) == entry:
                 return False
-            listed = {path: seen for path, seen in known.items() if path != str(folder)}
-            if now is not None:
-                listed[str(folder)] = now
+            listed = {path: trusted for path, trusted in folders_before.items() if path != str(folder)}
+            if entry is not None:
+                listed[str(folder)] = entry
             if not (key := self._key()):
                 key = secrets.token_hex(16).encode()
                 write_whole(self._key_file, key)

@@ -86,16 +86,17 @@ class OpenAIProvider(SdkProvider):
         raw = fetch("/models", None)  # the whole list: some servers say less about a single model
         if not is_local(address) or ((listed := read_listing(raw, model)) and listed.window):
             return raw
-        parts = urlsplit(address)
+        address_parts = urlsplit(address)
         size = running_window(
-            model, lambda path, body: fetch(f"{parts.scheme}://{parts.netloc}{path}", body)
+            model, lambda path, body: fetch(f"{address_parts.scheme}://{address_parts.netloc}{path}", body)
         )
         if not size:
             return raw
         body = msgspec.json.decode(raw)
         listed = body.get("data") if isinstance(body, dict) else None
-        others = [one for one in listed or () if isinstance(one, dict) and one.get("id") != model]
-        return msgspec.json.encode({"data": [{"id": model, "max_input_tokens": size}, *others]})
+        entries = (entry for entry in listed or () if isinstance(entry, dict))
+        other_models = [entry for entry in entries if entry.get("id") != model]
+        return msgspec.json.encode({"data": [{"id": model, "max_input_tokens": size}, *other_models]})
 
 
 class ChatCompletions(OpenAIProvider):

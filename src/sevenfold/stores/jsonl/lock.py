@@ -157,20 +157,20 @@ class FileLock:
         """Try to acquire the lock once, with a fencing number larger than ``last`` and every earlier holder's."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         if try_lock(fd) and is_named(fd, self._path):
-            before = self._holder()
-            if before is None and not takes_over and being_taken_over(self._guarded):
+            last_holder = self._holder()
+            if last_holder is None and not takes_over and being_taken_over(self._guarded):
                 # The lock file is new because another process has just removed the one before it.
                 os.close(fd)
                 return False
-            self.fence = max(last, before.fence if before else 0) + 1
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
+            self.fence = max(last, last_holder.fence if last_holder else 0) + 1
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), since, self.fence))
             # In one write of a fixed length: the number must never be missing, even if this lock is displaced now.
             os.pwrite(fd, note.ljust(_NOTE_BYTES), 0)
             # Whoever takes over reads the number from the file it displaces, so it must have been there by then.
             if is_named(fd, self._path):
-                held = os.fstat(fd)
-                self._identity = held.st_dev, held.st_ino
+                lock_state = os.fstat(fd)
+                self._identity = lock_state.st_dev, lock_state.st_ino
                 self._fd = fd
                 _held.add(self)
                 return True
@@ -239,21 +239,20 @@ def is_held(path: Path) -> bool:
 
     Trying would write to the lock file, and could keep an owner out who comes in that moment.
     """
-    lock = path.with_name(path.name + ".lock")
+    lock = _lock_path(path)
     try:
         state = lock.stat()
-        holder = msgspec.json.decode(lock.read_bytes()[:1024], type=Holder)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except OSError:
         return False
-    if holder.is_dead:
+    holder = _read_holder(lock)
+    if holder is None or holder.is_dead:
         return False
     try:
         locks = Path("/proc/locks").read_text(encoding="ascii")
     except OSError:
         return True
-    return any(
-        line.split()[5].endswith(f":{state.st_ino}") for line in locks.splitlines() if "FLOCK" in line
-    )
+    locked_files = [line.split()[5] for line in locks.splitlines() if "FLOCK" in line]
+    return any(file.endswith(f":{state.st_ino}") for file in locked_files)
 
 
 _held: weakref.WeakSet[FileLock] = weakref.WeakSet()

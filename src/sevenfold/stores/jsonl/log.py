@@ -81,9 +81,9 @@ def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
             yield Line(offset, raw)
         else:
             del raw
-            while more := file.readline(_CHUNK):
-                size += len(more)
-                if more.endswith(b"\n"):
+            while chunk := file.readline(_CHUNK):
+                size += len(chunk)
+                if chunk.endswith(b"\n"):
                     break
             yield Line(offset, b"", f"a line of {size:,} bytes, over the limit of {limit:,}")
         offset += size
@@ -207,8 +207,8 @@ class JsonlLog(LineLog):
             self._torn = False
             if self._always or (durable and self._forces):
                 os.fsync(fd)
-            now = os.fstat(fd)
-            if now.st_size != end or not now.st_nlink:
+            state = os.fstat(fd)
+            if state.st_size != end or not state.st_nlink:
                 start = self._look_up(size)
         except OSError as error:
             raise explain(error, self.path) from error

@@ -60,19 +60,19 @@ class SqliteMailbox:
     def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
         """Queue a message; see `sevenfold.ports.Mailbox`."""
         with self._writing() as db:
-            known = "SELECT body IS NULL FROM message WHERE sender = ? AND id = ?"
-            for (arrived,) in db.execute(known, (message.sender, message.id)):
+            lookup = "SELECT body IS NULL FROM message WHERE sender = ? AND id = ?"
+            for (arrived,) in db.execute(lookup, (message.sender, message.id)):
                 return "delivered" if arrived else "queued"
-            held = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
-            if db.execute(held, (message.to,)).fetchone()[0] >= MOST_MESSAGES_WAITING:
+            count = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
+            if db.execute(count, (message.to,)).fetchone()[0] >= MOST_MESSAGES_WAITING:
                 return "refused"
             inserted = db.execute(
                 "INSERT INTO message (sender, id, recipient, body) VALUES (?, ?, ?, ?)",
                 (message.sender, message.id, message.to, msgspec.json.encode(message)),
             )
             if (newest := inserted.lastrowid or 0) % MOST_MESSAGES_WAITING == 0:
-                old = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
-                db.execute(old, (newest - IDS_KEPT,))
+                expire = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
+                db.execute(expire, (newest - IDS_KEPT,))
             return "queued"
 
     def waiting(self, recipient: str, most: int = MOST_MESSAGES_AT_ONCE) -> Sequence[AgentMessage]:
@@ -159,19 +159,19 @@ class SqliteMailbox:
         return db
 
     def _explained(self, error: sqlite3.Error) -> errors.TranscriptError:
-        where = self._path or "the mailbox"
+        mailbox = self._path or "the mailbox"
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return errors.TranscriptLocked(f"{where}: another process is writing to it; try again")
+                return errors.TranscriptLocked(f"{mailbox}: another process is writing to it; try again")
             case sqlite3.SQLITE_FULL:
                 return errors.TranscriptFull(
-                    f"{where}: no room for a message; free some space and send it again"
+                    f"{mailbox}: no room for a message; free some space and send it again"
                 )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-                return errors.TranscriptDenied(f"{where}: {error}; check its owner and permissions")
+                return errors.TranscriptDenied(f"{mailbox}: {error}; check its owner and permissions")
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
                 return errors.TranscriptForeign(
-                    f"{where}: no mailbox, or a damaged one ({error}); move it away"
+                    f"{mailbox}: no mailbox, or a damaged one ({error}); move it away"
                 )
             case _:
-                return errors.TranscriptError(f"{where}: {error}")
+                return errors.TranscriptError(f"{mailbox}: {error}")

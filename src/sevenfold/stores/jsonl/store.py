@@ -60,10 +60,10 @@ class FileResults:
         private_folder(self.folder)
         for candidate in result_names(name, content):
             path = self.folder / candidate
-            before = read_regular(path)
-            if before is None:
+            stored = read_regular(path)
+            if stored is None:
                 write_whole(path, content, self._check)
-            if before is None or before == content:
+            if stored is None or stored == content:
                 return str(path)
         raise AssertionError("unreachable: two contents share a SHA-256")
 
@@ -127,9 +127,9 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defa
     """The parent branch; empty for the transcript."""
 
     @classmethod
-    def at(cls, position: int, before: bytes, of: str = "") -> BranchPoint:
+    def at(cls, position: int, line: bytes, of: str = "") -> BranchPoint:
         """Create the point at a position, given the line that ends there."""
-        return cls(position, blake2b(before.rstrip(b"\n"), digest_size=16).hexdigest(), of)
+        return cls(position, blake2b(line.rstrip(b"\n"), digest_size=16).hexdigest(), of)
 
     @classmethod
     def read(cls, path: Path) -> tuple[BranchPoint, int]:
@@ -152,8 +152,8 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defa
 
     def fits(self, files: SessionFiles) -> bool:
         """Whether the lines before the branch are still the same, here and in its parent branches."""
-        before = line_before(*_place(files, self.of, self.start))
-        if before is None or BranchPoint.at(self.start, before, self.of) != self:
+        line = line_before(*_place(files, self.of, self.start))
+        if line is None or BranchPoint.at(self.start, line, self.of) != self:
             return False
         return not self.of or BranchPoint.read(files.branch(self.of))[0].fits(files)
 
@@ -178,11 +178,11 @@ def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
     if at is None:
         size, torn = end_of(parent)
         at = size + torn - header + start
-    before = line_before(*_place(files, of, at))
-    if before is None:
+    line = line_before(*_place(files, of, at))
+    if line is None:
         raise InputError(f"{parent}: a branch cannot begin at {at:,}, where no line ends")
     private_folder(path.parent)
-    write_whole(path, BranchPoint.at(at, before, of).header())
+    write_whole(path, BranchPoint.at(at, line, of).header())
 
 
 def _short_enough(lines: Iterable[bytes], path: Path) -> Iterator[bytes]:
@@ -206,12 +206,14 @@ def _place(files: SessionFiles, of: str, position: int) -> tuple[Path, int]:
     return files.transcript, position
 
 
-def _joined(files: SessionFiles, point: BranchPoint, own: LineLog, limit: int = LINE_LIMIT) -> LineLog:
+def _joined(
+    files: SessionFiles, point: BranchPoint, continuation: LineLog, limit: int = LINE_LIMIT
+) -> LineLog:
     if not point.fits(files):
         raise TranscriptError(
             f"{files.transcript}: it is not what its branch began with; if a purge was interrupted, run it again"
         )
-    return BranchLog(point.base(files, limit), own, point.start)
+    return BranchLog(point.base(files, limit), continuation, point.start)
 
 
 # -- the store -------------------------------------------------------------------------------------
