@@ -18,7 +18,7 @@ _REMEMBERED = 10_000
 
 
 class AnswerProgress:
-    """When an answer last grew, by the clock ``now``; ``most`` is how many seconds it may take to grow again."""
+    """When an answer last grew, by the clock ``now``; after ``max_seconds`` without growing it counts as stalled."""
 
     def __init__(self, now: Callable[[], float], max_seconds: float) -> None:
         self._now = now

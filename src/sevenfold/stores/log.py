@@ -181,7 +181,7 @@ class PrefixLog(LineLog):
 
 
 class BranchLog(LineLog):
-    """A log that starts with the lines of ``base`` and goes on in ``continuation``, whose first line is at ``start``."""
+    """The lines of ``base``, and then those of ``continuation``, whose first line is at ``start``."""
 
     def __init__(self, base: LineLog, continuation: LineLog, start: int) -> None:
         self._base = base
