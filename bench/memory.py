@@ -127,7 +127,7 @@ def answered(known: list[KnownEntry]) -> dict[str, bool]:
     """Check how often a question recalls the right entry, and how often it recalls one that it should not."""
     right = wrong = 0
     for question, words in SET["questions"].items():
-        found = [fit.known for fit in fitting(question, known, "2026-11-16")]
+        found = [fit.known_entry for fit in fitting(question, known, "2026-11-16")]
         hit = bool(holding(found, words)) if words else not found
         right, wrong = right + (hit and bool(words)), wrong + (not hit and not words)
         if not hit:
@@ -168,7 +168,7 @@ def requests(likeness: StatementVectors | None = None) -> tuple[Requests, Reques
         while likeness is not None and likeness.prepare([one.entry.words for one in known]):
             pass
         for request, statement in project["fitting"]:
-            found = [fit.known for fit in fitting(request, known, held.today(), likeness)]
+            found = [fit.known_entry for fit in fitting(request, known, held.today(), likeness)]
             tally.fitting += 1
             tally.shown += len(found)
             tally.came += bool(holding(found, statement))

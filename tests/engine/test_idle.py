@@ -27,7 +27,7 @@ OFTEN = {"idle_resume_share": 0.9, "expected_requests": 60}
 def pause(**known: Any) -> Pause:
     usual: dict[str, Any] = {
         "size": 150_000,
-        "after": 30_000,
+        "size_after": 30_000,
         "summary_usd": 0.1,
         "price": PRICE,
         "lifetime": 300,
@@ -47,7 +47,7 @@ def test_the_price_and_the_likelihood_of_a_resume_decide() -> None:
     assert chosen(resumes=0.0, soon=0.0) == "nothing"
     assert chosen(resumes=0.95, soon=0.95, summary_usd=0.4) == "keep_alive"
     assert chosen(resumes=0.9, soon=0.1) == "compact"
-    assert chosen(after=149_000) != "compact"
+    assert chosen(size_after=149_000) != "compact"
 
 
 @pytest.mark.spec("S4.19")
@@ -56,7 +56,7 @@ def test_no_choice_costs_more_than_doing_nothing(
     resumes: float, share: float, size: int, usd: float
 ) -> None:
     choices = weigh(
-        pause(resumes=resumes, soon=resumes * share, size=size, after=size // 5, summary_usd=usd)
+        pause(resumes=resumes, soon=resumes * share, size=size, size_after=size // 5, summary_usd=usd)
     )
     made = choose(choices)
     assert (made.usd or 0.0) <= (choices[0].usd or 0.0)

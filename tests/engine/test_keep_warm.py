@@ -173,7 +173,7 @@ def test_while_tools_run_no_choice_costs_more_than_doing_nothing(
 ) -> None:
     pause = Pause(
         size=size,
-        after=size,
+        size_after=size,
         summary_usd=0.0,
         price=PRICE,
         lifetime=lifetime,

@@ -43,13 +43,13 @@ def moment(*tokens: int, results: list[OldResult] | None = None, **known: Any) -
         "spent": 1_000.0,
     }
     made = {**usual, **known}
-    return ClearingMoment(**{"most": made["size"], **made})
+    return ClearingMoment(**{"upper_size": made["size"], **made})
 
 
 def after(was: ClearingMoment, made: Plan) -> ClearingMoment:
     """The session once the plan was carried out."""
     left = [one for one in was.results if one.call not in made.targets]
-    return replace(was, results=left, size=was.size - made.tokens, most=was.most - made.tokens)
+    return replace(was, results=left, size=was.size - made.tokens, upper_size=was.upper_size - made.tokens)
 
 
 held = st.builds(
@@ -307,7 +307,11 @@ def test_in_small_windows_the_same_rules_hold_in_proportion(now: ClearingMoment,
     scale = context / 100_000
     results = [replace(one, tokens=int(one.tokens * scale)) for one in now.results]
     small = replace(
-        now, window=window, results=results, size=int(now.size * scale), most=int(now.most * scale)
+        now,
+        window=window,
+        results=results,
+        size=int(now.size * scale),
+        upper_size=int(now.upper_size * scale),
     )
     made = clear.plan(small)
     if made.cause == "size":
@@ -338,7 +342,7 @@ def test_a_fifth_of_the_window_below_the_threshold_must_become_free(
     assert made.chosen == ("compact" if over else "clear")
     if not over:
         assert made.targets == ("old",), "the newest three stay"
-        assert now.most - made.tokens == low
+        assert now.upper_size - made.tokens == low
 
 
 @pytest.mark.spec("S17.1", "S4.1")
@@ -346,7 +350,9 @@ def test_a_fifth_of_the_window_below_the_threshold_must_become_free(
 def test_no_price_makes_the_planner_compact_where_clearing_is_enough(
     now: ClearingMoment, growth: int, spent: float
 ) -> None:
-    full = replace(now, size=170_000, most=170_000, compacts=True, bound=False, limits=Limits(None, None))
+    full = replace(
+        now, size=170_000, upper_size=170_000, compacts=True, bound=False, limits=Limits(None, None)
+    )
     free = clear.plan(replace(full, price=None))
     dear = clear.plan(replace(full, growth=growth, spent=spent, ledger=CostLedger(ahead=100_000)))
     assert (free.chosen, free.targets) == (dear.chosen, dear.targets)
@@ -418,7 +424,7 @@ def test_what_the_provider_leaves_out_already_is_not_freed_again(
 ) -> None:
     now = replace(now, provider=True, edited=left_out, thinking=0, reasoning=0)
     made = clear.plan(now)
-    held = {one.call: one.tokens - one.left for one in now.results}
+    held = {one.call: one.tokens - one.remaining for one in now.results}
     assert made.tokens == max(0, sum(held[call] for call in made.targets) - left_out)
 
 
@@ -427,6 +433,6 @@ def test_at_the_threshold_so_much_goes_that_enough_is_gone_beside_what_the_provi
     alone, beside = clear.plan(full), clear.plan(replace(full, provider=True, edited=60_000))
     assert alone.chosen == beside.chosen == "clear"
     assert len(beside.targets) == len(alone.targets)
-    assert full.most - beside.tokens < WINDOW.threshold
+    assert full.upper_size - beside.tokens < WINDOW.threshold
     assert beside.tokens == alone.tokens - 60_000
     assert clear.plan(replace(full, provider=True, edited=155_000, compacts=True)).chosen == "compact"

@@ -270,7 +270,7 @@ def test_entries_that_fit_are_found_and_where_none_does_nothing_is():
     held.write(write_entry("release", "project", "", "> We release on Tuesdays."), "user", "")
     known = held.entries()
     (fit,) = fitting("Write me a Makefile and check its tabs", known, "2026-11-16")
-    assert fit.known.entry.name == "tabs"
+    assert fit.known_entry.entry.name == "tabs"
     assert set(fit.words) == {"makefiles", "tabs"}
     assert fitting("What is the weather like in Lisbon?", known, "2026-11-16") == []
     assert fitting("please do that with it", known, "2026-11-16") == []

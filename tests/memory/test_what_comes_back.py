@@ -24,7 +24,7 @@ def memory(*statements: str) -> Memory:
 
 
 def names(request: str, held: Memory) -> list[str]:
-    return [fit.known.entry.name for fit in fitting(request, held.entries(), TODAY)]
+    return [fit.known_entry.entry.name for fit in fitting(request, held.entries(), TODAY)]
 
 
 @pytest.mark.spec("S20.5")
@@ -68,7 +68,7 @@ def test_a_word_that_only_begins_like_another_is_not_enough() -> None:
 def test_a_request_meets_an_entry_that_names_the_same_matter_in_another_word() -> None:
     held = memory("German texts use the informal du.", "Marta has to approve anything in billing.")
     (fit,) = fitting("Translate these messages.", held.entries(), TODAY)
-    assert fit.known.entry.name == "fact-0"
+    assert fit.known_entry.entry.name == "fact-0"
     assert fit.words == ("german",)
 
 

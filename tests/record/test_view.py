@@ -316,7 +316,7 @@ def test_a_call_nobody_answered_is_answered_for_the_server_and_reported():
     story.user("never mind")
     view = story.view()
     assert shown(view)[-1] == ("user", f"a=A b={NO_RESULT} never mind")
-    assert [(repair.what, repair.where) for repair in view.repairs] == [("unanswered_call", "b")]
+    assert [(repair.kind, repair.subject) for repair in view.repairs] == [("unanswered_call", "b")]
 
 
 def test_calls_still_running_are_left_open():
@@ -337,7 +337,7 @@ def test_a_result_without_its_call_is_sent_as_text():
     view = story.view()
     assert decoded(view)[-1]["content"][0]["type"] == "text"
     assert "boo" in shown(view)[-1][1]
-    assert [repair.what for repair in view.repairs] == ["orphan_result"]
+    assert [repair.kind for repair in view.repairs] == ["orphan_result"]
 
 
 def test_a_call_written_down_twice_is_made_once_and_reported():
@@ -348,10 +348,10 @@ def test_a_call_written_down_twice_is_made_once_and_reported():
     story.assistant(call("a"), call("b"), id="m1", parent=first)
     view = story.view()
     assert shown(view) == [("user", "go"), ("assistant", "a? b?"), ("user", "a=A")]
-    assert [(repair.what, repair.where) for repair in view.repairs] == [("second_call", "a")]
+    assert [(repair.kind, repair.subject) for repair in view.repairs] == [("second_call", "a")]
     story.user([result("b", "B")])
     assert shown(story.view())[-1] == ("user", "a=A b=B")
-    assert [repair.what for repair in story.view().repairs] == ["second_call"]
+    assert [repair.kind for repair in story.view().repairs] == ["second_call"]
 
 
 def test_more_of_an_answer_further_up_is_put_there():
@@ -382,7 +382,7 @@ def test_an_id_that_another_answer_used_before_does_not_call_again():
     story.user("thanks")
     view = story.view()
     assert shown(view) == [("user", "go"), ("assistant", "a?"), ("user", "a=A thanks")]
-    assert [(repair.what, repair.where) for repair in view.repairs] == [("second_call", "a")]
+    assert [(repair.kind, repair.subject) for repair in view.repairs] == [("second_call", "a")]
 
 
 def test_a_conversation_that_begins_with_an_answer_gets_a_first_line():
@@ -390,7 +390,7 @@ def test_a_conversation_that_begins_with_an_answer_gets_a_first_line():
     story.assistant("as I said", parent="lost")
     view = story.view()
     assert shown(view) == [("user", CUT_START), ("assistant", "as I said")]
-    assert [repair.what for repair in view.repairs] == ["cut_start"]
+    assert [repair.kind for repair in view.repairs] == ["cut_start"]
 
 
 def test_results_come_before_words_said_at_the_same_time():

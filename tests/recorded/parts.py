@@ -106,7 +106,7 @@ def clearings() -> Iterator[str]:
             expected=chance.randrange(1, 60),
             spent=chance.choice((0.0, 0.2, 4.0, 90.0)),
             ledger=CostLedger(owed=chance.choice((0.0, 0.0, 0.05, 0.6))),
-            left=chance.choice((None, 12_000)),
+            size_after_compaction=chance.choice((None, 12_000)),
             bound=chance.random() < 0.3,
             thinking=chance.choice((0, 0, 3_000)),
             reasoning=chance.choice((0, 6_000)),
@@ -262,7 +262,7 @@ def pauses() -> Iterator[str]:
         choices = idle.weigh(
             Pause(
                 size=chance.randrange(5_000, 180_000),
-                after=chance.randrange(2_000, 30_000),
+                size_after=chance.randrange(2_000, 30_000),
                 summary_usd=chance.choice((0.0, 0.02, 0.3)),
                 price=find(chance.choice((OLD, BOUND))).prices[0],
                 lifetime=lifetime,
@@ -346,7 +346,7 @@ def views() -> Iterator[str]:
         yield f"--- {seed}: {len(story.lines)} lines, {view.damaged} damaged, boundary {view.boundary}, tip {view.tip}"
         yield from (message.decode() for message in view.encoded())
         yield f"weight {short(view.weight)}; pending {view.pending_calls}; undone {sorted(view.undone)}"
-        yield f"repairs {short([(one.what, one.where) for one in view.repairs])}; answered {view.answered_at}"
+        yield f"repairs {short([(one.kind, one.subject) for one in view.repairs])}; answered {view.answered_at}"
         yield f"fates {[short(view.fate(uuid)) for uuid in story.uuids[:12]]}"
         yield f"rounds {[item.said.uuid for item in view.items if view.begins_round(item.said.uuid)]}"
 

@@ -311,7 +311,7 @@ def must_have_news(view: View) -> None:
 
 def still_waiting(pending: Sequence[str], sent: Sequence[Message]) -> list[str]:
     """The pending calls, except those that the messages being sent report as interrupted."""
-    answered = {repair.where for message in sent[-2:] for repair in message.repairs}
+    answered = {repair.subject for message in sent[-2:] for repair in message.repairs}
     return [call for call in pending if call not in answered] if answered else list(pending)
 
 

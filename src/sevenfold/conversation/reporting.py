@@ -137,7 +137,7 @@ def sending(exchange: Exchange, prepared: Prepared) -> None:
         for repair in message.repairs:
             if repair not in reported:
                 reported.add(repair)
-                tell(Repaired(source=source, what=repair.what, where=repair.where))
+                tell(Repaired(source=source, what=repair.kind, where=repair.subject))
     frame = exchange.epoch.frame
     forecast = prepared.forecast
     change = forecast.change

@@ -55,7 +55,7 @@ class Pause(Struct, frozen=True, kw_only=True):
     """The facts about an idle conversation whose cache is about to expire."""
 
     size: int
-    after: int
+    size_after: int
     """Tokens of the conversation after a compaction."""
     summary_usd: float
     """Price of a compaction while the cache is warm."""
@@ -104,11 +104,11 @@ def weigh(pause: Pause) -> tuple[Choice, ...]:
     cold = pause.size * write + follow
     warm = pause.size * read + follow
     late = pause.resumes - pause.soon
-    short = pause.after * (write + pause.requests * read)
+    short = pause.size_after * (write + pause.requests * read)
     return (
         Choice("nothing", pause.resumes * cold, pause.size),
         Choice("keep_alive", pause.size * read + pause.soon * warm + late * cold, pause.size),
-        Choice("compact", pause.summary_usd + pause.resumes * short, pause.after),
+        Choice("compact", pause.summary_usd + pause.resumes * short, pause.size_after),
     )
 
 
@@ -204,7 +204,7 @@ class Idleness:
         resumes, soon = likelihoods(pauses(reversed(records)), _elapsed(c), lifetime, prior)
         return Pause(
             size=size,
-            after=preview.tokens_after if preview else size,
+            size_after=preview.tokens_after if preview else size,
             summary_usd=(preview.call_usd if preview else None) or 0.0,
             price=price,
             lifetime=lifetime,

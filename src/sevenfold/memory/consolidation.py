@@ -287,7 +287,7 @@ def prepare(
 
 
 def _answers(query: str, entries: Sequence[KnownEntry], today: str) -> bool:
-    return any(words_held(fit.known.entry, query) for fit in fitting(query, entries, today))
+    return any(words_held(fit.known_entry.entry, query) for fit in fitting(query, entries, today))
 
 
 def words_held(entry: MemoryEntry, statement: str) -> bool:

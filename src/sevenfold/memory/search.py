@@ -47,7 +47,7 @@ SHORTEST = 3
 class FittingEntry(Struct, frozen=True):
     """A relevant entry, and why it is."""
 
-    known: KnownEntry
+    known_entry: KnownEntry
     score: float
     words: tuple[str, ...]
     """The words that relate the entry to the message; empty if they are similar only in meaning."""

@@ -50,7 +50,7 @@ class Batch:
                 self.drop()
                 first = held[0][0]
                 return held if isinstance(first, Boundary) and first.uuid == boundary else []
-            case Decision(record=Carry() | Epoch() | Signed() as made) if made.boundary is not None:
+            case Decision(record=Carry() | Epoch() | Signed() as record) if record.boundary is not None:
                 self.held.append((entry, offset))
             case Said(parent=parent) if not self._awaited and parent in self._names():
                 self.held.append((entry, offset))

@@ -42,9 +42,9 @@ ORPHAN = "[Result of a tool call that is not in view]"
 class Repair(Struct, frozen=True, gc=False):
     """Something in the records that a server would refuse, and that is sent differently."""
 
-    what: str
+    kind: str
     """unanswered_call, orphan_result, second_call, second_result, cut_start or unsendable"""
-    where: str
+    subject: str
     """The id of the tool call or the kind of block; empty for the start of the conversation."""
 
 

@@ -348,7 +348,7 @@ class _Conversation:
 
     def _note_repairs(self) -> None:
         if self._reader.fetch is None:
-            self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
+            self._repairs.update((repair.kind, repair.subject) for repair in self._view.repairs)
 
     # -- what enters the context -------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class Clearer:
         self._c = c
         self._progress = Progress()
         self._ledger, self._requests, self._boundary = _on_record(c)
-        self._left: int | None = None
+        self._size_after_compaction: int | None = None
         self._undone = c.transcript.view.undone
         self._left_to_compaction: tuple[int, str | None, Plan] = (-1, None, Plan(""))
         """The last plan that left it to a compaction to make room, with its pass and the boundary then."""
@@ -153,12 +153,12 @@ class Clearer:
         c.clearable.follow(c.transcript.view)
         moment = self._with_ledger(self._moment(size))
         if forced:
-            moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
+            moment = replace(moment, upper_size=max(moment.upper_size, c.window.threshold + forced))
         if not clear.could_matter(moment, c.epoch.gauge.estimator.tokens(c.clearable.weight)):
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.has_costlier_layer(c))
         rests = self._progress.rests(c.window, size.tokens)
-        cannot_be_sent = moment.heavy or moment.most >= moment.window.blocking
+        cannot_be_sent = moment.heavy or moment.upper_size >= moment.window.blocking
         if moment.cold or moment.overdue or (cannot_be_sent and not moment.compacts):
             rests = ""
         c.events.rests("clear", rests)
@@ -316,7 +316,7 @@ class Clearer:
         return ClearingMoment(
             results=(),
             size=size.tokens,
-            most=size.high,
+            upper_size=size.high,
             fixed=c.epoch.gauge.fixed,
             window=c.window,
             settings=settings,
@@ -325,7 +325,7 @@ class Clearer:
             idle=None if idle == inf else idle,
             expected=max(settings.expected_requests, min(c.account.requests, HALF_LIFE)),
             spent=c.account.usd or 0.0,
-            left=self._left,
+            size_after_compaction=self._size_after_compaction,
             bound=profile.thinking.bound and view.weight.thoughts > 0,
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
             reasoning=round(c.epoch.gauge.estimator.tokens(reasoning(view.weight))),
@@ -356,12 +356,12 @@ class Clearer:
             owed = ledger.owed
             if compacted:
                 ledger = ledger.compacted(terms)
-                self._left = moment.size
+                self._size_after_compaction = moment.size
             if undone:
                 # Content that the user restores is there however room was made.
                 ledger = replace(ledger, ahead=0)
             threshold = moment.window.threshold if moment.compacts else inf
-            ledger = ledger.grown(moment.most, threshold, terms)
+            ledger = ledger.grown(moment.upper_size, threshold, terms)
         self._requests = requests
         self._ledger = ledger
         self._boundary = view.boundary
@@ -427,7 +427,7 @@ class Clearer:
                 kept=not_sent_yet or held.record in pinned or held.call in exempt,
                 images=held.weight.images,
                 wire=held.weight.wire,
-                left=placeholder_tokens,
+                remaining=placeholder_tokens,
             )
             results.append(result)
         return results

@@ -33,7 +33,7 @@ class Terms(Struct, frozen=True):
     """Whether the cache has expired."""
     fixed: int
     """Tokens of system prompt and tools, which stay in the cache."""
-    left: int
+    size_after_compaction: int
     """Tokens of the whole request after a compaction."""
     summary: float
     """Price of the tokens the model writes for a summary."""
@@ -46,7 +46,9 @@ class Terms(Struct, frozen=True):
     @property
     def compaction(self) -> float:
         """Price of a compaction and the request after it, without reading the summarised content."""
-        return self.summary + self.fixed * self.read + (self.left - self.fixed) * self.write
+        return (
+            self.summary + self.fixed * self.read + (self.size_after_compaction - self.fixed) * self.write
+        )
 
 
 class CostLedger(Struct, frozen=True):
@@ -70,10 +72,10 @@ class CostLedger(Struct, frozen=True):
     def grown(self, size: int, threshold: float, terms: Terms) -> CostLedger:
         """The ledger before a request of this size: without clearing, a compaction may have been due."""
         size_without_clearing = size - self.ahead
-        if size_without_clearing < threshold or terms.left >= size_without_clearing:
+        if size_without_clearing < threshold or terms.size_after_compaction >= size_without_clearing:
             return replace(self, rate=terms.rate)
-        saved = terms.compaction + (size_without_clearing - terms.left) * terms.rate
-        return CostLedger(self.owed - saved, size - terms.left, terms.rate)
+        saved = terms.compaction + (size_without_clearing - terms.size_after_compaction) * terms.rate
+        return CostLedger(self.owed - saved, size - terms.size_after_compaction, terms.rate)
 
     def compacted(self, terms: Terms) -> CostLedger:
         """The ledger after a compaction; one that was also due without clearing makes no difference."""

@@ -66,7 +66,7 @@ class OldResult(Struct, frozen=True):
     """Whether it must stay: pinned, restored by the user, or not sent yet."""
     images: int = 0
     wire: int = 0
-    left: int = 25
+    remaining: int = 25
     """Tokens that remain of it once it is cleared."""
 
 
@@ -86,7 +86,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     results: Sequence[OldResult]
     size: int
     """Tokens of the conversation."""
-    most: int
+    upper_size: int
     """Upper end of the estimated size, in tokens."""
     fixed: int
     """Tokens of system prompt and tools, which clearing does not affect."""
@@ -105,7 +105,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """How that differs from the cost without clearing."""
     owed: float = 0.0
     """US dollars by which it had cost more before this request."""
-    left: int | None = None
+    size_after_compaction: int | None = None
     """Tokens of the conversation after the newest compaction; None before the first."""
     bound: bool = False
     """Whether there is bound thinking in view."""
@@ -142,7 +142,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     @property
     def full(self) -> bool:
         """Whether the conversation is at the threshold."""
-        return self.most >= self.window.threshold
+        return self.upper_size >= self.window.threshold
 
     @property
     def low(self) -> int:
@@ -162,7 +162,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
             return None
         read = self.price.read / 1e6
         write = self.price.write(self.lifetime) / 1e6
-        tokens_after = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
+        tokens_after = self.size_after_compaction or self.fixed + self.window.budget(AFTER_COMPACTION)
         summary = self.window.budget(SUMMARY) * self.price.output / 1e6
         return Terms(read, write, self.cold, min(self.fixed, tokens_after), tokens_after, summary)
 
@@ -238,7 +238,7 @@ def suffices(moment: ClearingMoment) -> bool:
         may_go = _oldest(moment, moment.settings.size_keep) if moment.settings.size_clearing else []
         freed = _freed(moment, may_go)
     enough = moment.window.budget(moment.settings.size_least_tokens)
-    return freed >= enough and moment.most - freed <= moment.low
+    return freed >= enough and moment.upper_size - freed <= moment.low
 
 
 class Need(Struct, frozen=True):
@@ -292,9 +292,9 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
     window = moment.window
     targets = _oldest(moment, moment.settings.size_keep, [_need(moment)])
     freed = _freed(moment, targets)
-    remaining = moment.most - freed
+    remaining = moment.upper_size - freed
     much = freed >= window.budget(moment.settings.size_least_tokens)
-    saves = moment.most >= window.blocking > remaining
+    saves = moment.upper_size >= window.blocking > remaining
     if targets and (remaining < window.threshold or much or saves):
         return _clear(moment, "full", targets, AT_THRESHOLD)
     still_full = " and leave the conversation at the threshold" if remaining >= window.threshold else ""
@@ -334,7 +334,7 @@ def _in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | None:
 
 def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
     """Why a clearing may not take the place of a compaction; empty if it may."""
-    remaining = moment.most - cleared.tokens
+    remaining = moment.upper_size - cleared.tokens
     if remaining > moment.low:
         return _too_little(moment, cleared.tokens)
     if cleared.tokens < moment.window.budget(moment.settings.size_least_tokens):
@@ -343,7 +343,7 @@ def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
 
 
 def _too_little(moment: ClearingMoment, freed: int) -> str:
-    remaining = moment.most - freed
+    remaining = moment.upper_size - freed
     low = moment.low
     outcome = f"it would free {freed:,} tokens and leave {remaining:,}"
     return f"{outcome}; to do without a summary at most {low:,} may be left"
@@ -354,12 +354,12 @@ def _provider_in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | 
     cut = moment.cut
     if cut is None:
         return None
-    if moment.most - cut.tokens > moment.low:
+    if moment.upper_size - cut.tokens > moment.low:
         return Option("provider", cut.tokens, because=_too_little(moment, cut.tokens))
     if cut.moves >= 1:
         # Everything behind such a cut is written to the cache again with every request, which no summary costs.
         return Option("provider", cut.tokens, because="its cut would move with every call")
-    if moment.most >= moment.window.blocking:
+    if moment.upper_size >= moment.window.blocking:
         # What the provider clears is known only once it has answered, and this request may not be sent as it is.
         return Option(
             "provider", cut.tokens, because="the conversation is too large to be sent before it clears"
@@ -410,7 +410,7 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
     read, write = _rates(moment)
     once = _rewrite(moment, cut.tokens)
     per_request = cut.tokens * read - cut.moves * cut.behind * (write - read)
-    room = moment.window.threshold - moment.most
+    room = moment.window.threshold - moment.upper_size
     # If no compaction is possible, a conversation that will soon be full cannot continue unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
     saved = moment.expected * per_request - once
@@ -464,7 +464,7 @@ def _lasts(moment: ClearingMoment, freed: int) -> float:
     """For how many requests a clearing saves money: until the room is filled again, or a compaction is due anyway."""
     if not moment.growth:
         return moment.expected
-    room = moment.window.threshold - moment.most if moment.compacts else freed
+    room = moment.window.threshold - moment.upper_size if moment.compacts else freed
     return max(0.0, min(moment.expected, freed / moment.growth, room / moment.growth))
 
 
@@ -526,7 +526,7 @@ def _need(moment: ClearingMoment, to: int | None = None) -> Need:
     settings = moment.settings
     low = moment.window.threshold - budget(settings.size_least_tokens) if to is None else to
     above = max(
-        moment.most - low,
+        moment.upper_size - low,
         moment.total - moment.edited - budget(settings.size_target_tokens),
     )
     return Need(above + moment.edited, _tokens)
@@ -567,7 +567,7 @@ def _usd(moment: ClearingMoment, units: float) -> float | None:
 
 
 def _tokens(result: OldResult) -> int:
-    return result.tokens - result.left
+    return result.tokens - result.remaining
 
 
 def _bytes(result: OldResult) -> int:

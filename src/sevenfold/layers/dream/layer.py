@@ -229,10 +229,10 @@ class Dreamer:
         """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""
         dreaming = fork(self._c, SOURCE)
         lines: list[str] = []
-        for known in entries:
-            origin = "the user" if known.stamp.trusted else "unconfirmed"
-            text = shortened(known.entry.words, 300)
-            lines.append(f"- {known.entry.name} ({origin}, {day_of_entry(known)}): {text}")
+        for known_entry in entries:
+            origin = "the user" if known_entry.stamp.trusted else "unconfirmed"
+            text = shortened(known_entry.entry.words, 300)
+            lines.append(f"- {known_entry.entry.name} ({origin}, {day_of_entry(known_entry)}): {text}")
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
         dreaming.user(
             DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render()

@@ -183,7 +183,7 @@ class MemoryKeeper:
         fits = [fit for fit in fits if policy.shown([fit], there) not in in_view]
         if not fits:
             return
-        files = [fit.known.entry.file for fit in fits]
+        files = [fit.known_entry.entry.file for fit in fits]
         text = Recalled(policy.shown(fits, there)).render()
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
         self._recalled = fits
@@ -618,7 +618,9 @@ class MemoryKeeper:
         prompt = next(filter(None, typed), "")
         answered = blocks.text_of(answer.blocks)
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, prompt, answered)
-        used = [(fit.known, taken_up(fit.known.entry, prompt, answered)) for fit in self._recalled]
+        used = [
+            (fit.known_entry, taken_up(fit.known_entry.entry, prompt, answered)) for fit in self._recalled
+        ]
         self._recalled = []
         place = f"{self._c.transcript.place.session}/{answer.uuid}"
         self._c.run_background(self._write_log(line, used, place), self._logged)

@@ -141,14 +141,14 @@ def closed(closing: Closing) -> str:
 
 def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
     """Recalled entries as shown to the model; ``there`` checks whether a path or command still exists."""
-    return "\n".join(chain.from_iterable(_lines(fit.known, there) for fit in fits))
+    return "\n".join(chain.from_iterable(_lines(fit.known_entry, there) for fit in fits))
 
 
 def reason(fit: FittingEntry) -> str:
     """Which entry was recalled, its source and the reason, as text."""
-    source = "your words" if fit.known.stamp.trusted else f"unconfirmed, {_source(fit.known)}"
+    source = "your words" if fit.known_entry.stamp.trusted else f"unconfirmed, {_source(fit.known_entry)}"
     why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
-    return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
+    return f"{fit.known_entry.entry.name} ({source} of {_day(fit.known_entry)}; {why})"
 
 
 def day_of(timestamp: str) -> date | None:
@@ -159,15 +159,15 @@ def day_of(timestamp: str) -> date | None:
         return None
 
 
-def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
-    entry = known.entry
-    stamp = known.stamp
-    day = _day(known)
+def _lines(known_entry: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
+    entry = known_entry.entry
+    stamp = known_entry.stamp
+    day = _day(known_entry)
     gone = stale(entry.body, there) if there is not None else []
     doubt = f" Not there any more: {quotation(', '.join(gone), 600)}." if gone else ""
-    doubt = f"{doubt}{_dates(known)}"
+    doubt = f"{doubt}{_dates(known_entry)}"
     if not stamp.trusted:
-        source = f"unconfirmed, from {_source(known)}, {day}"
+        source = f"unconfirmed, from {_source(known_entry)}, {day}"
         yield f"- {entry.name} ({source}): {quotation(entry.body, 600)}{doubt}"
         return
     for statement in entry.quotations or (entry.body,):
@@ -176,20 +176,24 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
         yield f"  unconfirmed note of that session: {quotation(entry.note, 600)}"
 
 
-def _source(known: KnownEntry) -> str:
+def _source(known_entry: KnownEntry) -> str:
     """The source of an entry, sanitised: a name chosen by others must not pass for our own text."""
-    return f"{known.stamp.origin} {_NO_NAME.sub('_', known.stamp.source)[:LONGEST_SOURCE]}".rstrip()
+    return f"{known_entry.stamp.origin} {_NO_NAME.sub('_', known_entry.stamp.source)[:LONGEST_SOURCE]}".rstrip()
 
 
-def _day(known: KnownEntry) -> str:
+def _day(known_entry: KnownEntry) -> str:
     """The day the user last confirmed an entry, or the day it was created."""
-    return datetime.fromtimestamp(known.stamp.verified or known.stamp.created, UTC).date().isoformat()
+    return (
+        datetime.fromtimestamp(known_entry.stamp.verified or known_entry.stamp.created, UTC)
+        .date()
+        .isoformat()
+    )
 
 
-def _dates(known: KnownEntry) -> str:
+def _dates(known_entry: KnownEntry) -> str:
     """The dates meant by words such as "tomorrow", unless the entry gives them; empty for undated imported entries."""
-    entry = known.entry
-    stamp = known.stamp
+    entry = known_entry.entry
+    stamp = known_entry.stamp
     if DATES in entry.note:
         return ""
     day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
