@@ -22,22 +22,22 @@ HOOKS: dict[str, Any] = {"run": run_command, "environ": {}, "project_dir": "."}
     [
         ({"rule": {"deny": ["Shell"]}}, "there is no option 'rule'; did you mean 'rules'"),
         ({"permission_mode": "plan"}, "there is no option 'permission_mode'"),
-        ({"mode": "yolo"}, "mode is 'yolo'; it has to be one of ask, accept_edits, plan, autonomous"),
+        ({"mode": "yolo"}, "mode is 'yolo'; it must be one of ask, accept_edits, plan, autonomous"),
         (
             {"rules": {"denied": ["Shell"]}},
             "there is no list of rules 'denied'; there are allow, ask and deny",
         ),
-        ({"rules": {"deny": "Shell"}}, "it has to be a mapping from allow, ask and deny to lists of rules"),
-        ({"rules": ["Shell"]}, "it has to be a mapping from allow, ask and deny to lists of rules"),
-        ({"hooks": 3}, "hooks is 3; it has to be a sevenfold.Hooks"),
-        ({"hooks": sevenfold.AsyncHooks(**HOOKS)}, "it has to be a sevenfold.Hooks"),
-        ({"listen": [3]}, "it has to be a list of functions"),
+        ({"rules": {"deny": "Shell"}}, "it must be a mapping from allow, ask and deny to lists of rules"),
+        ({"rules": ["Shell"]}, "it must be a mapping from allow, ask and deny to lists of rules"),
+        ({"hooks": 3}, "hooks is 3; it must be a sevenfold.Hooks"),
+        ({"hooks": sevenfold.AsyncHooks(**HOOKS)}, "it must be a sevenfold.Hooks"),
+        ({"listen": [3]}, "it must be a list of functions"),
         ({"tools": [3]}, "tools must be functions or tools, got 3"),
-        ({"consent": "yes"}, "consent is 'yes'; it has to be a function"),
-        ({"max_usd": -1}, "it has to be an amount of dollars, 0 or more"),
-        ({"max_usd": float("nan")}, "it has to be an amount of dollars, 0 or more"),
-        ({"max_turns": 0}, "it has to be a whole number above 0"),
-        ({"name": ""}, "it has to be a name"),
+        ({"consent": "yes"}, "consent is 'yes'; it must be a function"),
+        ({"max_usd": -1}, "it must be an amount of dollars, 0 or more"),
+        ({"max_usd": float("nan")}, "it must be an amount of dollars, 0 or more"),
+        ({"max_turns": 0}, "it must be a whole number above 0"),
+        ({"name": ""}, "it must be a name"),
     ],
 )
 def test_an_option_that_is_none_or_has_no_fitting_value_is_named(
@@ -57,7 +57,7 @@ def test_the_mode_cannot_become_one_there_is_not(folder: Path) -> None:
 
 
 def test_an_awaited_agent_wants_hooks_it_can_await(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"it has to be a sevenfold\.AsyncHooks"):
+    with pytest.raises(InputError, match=r"it must be a sevenfold\.AsyncHooks"):
         sevenfold.AsyncAgent(MODEL, client=AsyncModel([]), hooks=sevenfold.Hooks(**HOOKS), folder=folder)
 
 

@@ -213,7 +213,7 @@ def test_an_object_that_is_no_store_is_refused_with_what_it_lacks() -> None:
 
     with pytest.raises(InputError, match="Half without user_memory"):
         sevenfold.Session.open("s", model="claude-sonnet-5-5", store=Half())  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="give a folder, a URL or a Store"):
+    with pytest.raises(InputError, match="pass a folder, a URL or a Store"):
         sevenfold.Session.open("s", model="claude-sonnet-5-5", store=3)  # type: ignore[arg-type]
 
 

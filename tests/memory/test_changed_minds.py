@@ -82,7 +82,7 @@ def test_nothing_else_closes_what_the_user_said(why):
         held.pin("always-use-tabs-in-makefiles")
     before = valid(held)
     words = {"a typo": "Actualy no, two spaces from now on.", "not the user's words": "Use two spaces."}
-    seen = {"seen before": said(TABS, SPACES, new=frozenset({"u9"})), "said before it": first}
+    seen = {"seen before": said(TABS, SPACES, unread=frozenset({"u9"})), "said before it": first}
     fact = LastingFact(
         (words.get(why, SPACES),), replaces=("always-use-tabs-in-makefiles",), lifts_only=True
     )
@@ -209,7 +209,7 @@ def test_what_is_remembered_says_where_it_is_unconfirmed():
     done = admit(
         memory(),
         [LastingFact((TABS,)), LastingFact((), note="Push at night.")],
-        said(TABS, least="web"),
+        said(TABS, least_trusted="web"),
         NOW,
     )
     assert outcome(done) == (

@@ -193,26 +193,26 @@ def test_why_an_answer_ended_is_known(reply: dict[str, Any], text: str, stop: st
 
 
 FOREIGN: list[tuple[Any, str]] = [
-    ({}, "fields none is no answer"),
+    ({}, "fields none is not an answer"),
     ([], "the list is empty"),
-    ({"role": "assistant", "content": "hi"}, "fields role, content is no answer"),
-    ({"object": "list", "data": []}, "a list is no answer"),
-    ({"type": "message", "id": "msg_1"}, "a message is no answer"),
+    ({"role": "assistant", "content": "hi"}, "fields role, content is not an answer"),
+    ({"object": "list", "data": []}, "a list is not an answer"),
+    ({"type": "message", "id": "msg_1"}, "a message is not an answer"),
     (completion({}, choices=[]), "no choice with a message"),
-    ({"object": "text_completion", "choices": [{"text": "hi"}]}, "a text_completion is no answer"),
+    ({"object": "text_completion", "choices": [{"text": "hi"}]}, "a text_completion is not an answer"),
     ({"choices": [{"text": "hi"}]}, "no choice with a message"),
-    (completion({}, object="chat.completion.chunk"), "a chat.completion.chunk is no answer"),
+    (completion({}, object="chat.completion.chunk"), "a chat.completion.chunk is not an answer"),
     ({"error": {"message": "no such thing", "type": "invalid_request_error"}}, r"an error.*no such thing"),
     ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, r"an error.*busy"),
     (response(status="failed", error={"code": "server_error", "message": "broke"}), r"an error.*broke"),
     (response(status="in_progress"), "its status is in_progress"),
     (response(output=None), "it has no output"),
     (b"<html>", "cannot be read as an answer"),
-    (7, "a int is no answer"),
-    (object(), "a object is no answer"),
-    (type("Row", (), {"to_dict": lambda row: {}})(), "a Row is no answer"),
-    ([{"type": "ping"}], "a ping is no answer"),
-    ([object()], "a object is no answer"),
+    (7, "a int is not an answer"),
+    (object(), "a object is not an answer"),
+    (type("Row", (), {"to_dict": lambda row: {}})(), "a Row is not an answer"),
+    ([{"type": "ping"}], "a ping is not an answer"),
+    ([object()], "a object is not an answer"),
 ]
 
 

@@ -87,15 +87,15 @@ def test_a_field_of_every_request_can_be_left_out_of_one() -> None:
     ("fields", "words"),
     [
         ({"max_tokens": 0}, "max_tokens is 0; claude-sonnet-5-5 takes 1 to 128,000"),
-        ({"max_tokens": "5"}, "max_tokens is '5'; it has to be a whole number"),
+        ({"max_tokens": "5"}, "max_tokens is '5'; it must be a whole number"),
         ({"max_token": 5}, "there is no option 'max_token'; did you mean 'max_tokens'"),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 2_000}},
             "thinking of the type 'enabled' is not for",
         ),
         ({"tool_choice": {"type": "any"}}, "takes no tool_choice that forces a call"),
-        ({"tool_choice": "auto"}, "tool_choice is 'auto'; it has to be a mapping"),
-        ({"stop_sequences": "END"}, "stop_sequences is 'END'; it has to be a list"),
+        ({"tool_choice": "auto"}, "tool_choice is 'auto'; it must be a mapping"),
+        ({"stop_sequences": "END"}, "stop_sequences is 'END'; it must be a list"),
         ({"fields": {"messages": []}}, "messages cannot be one of the fields: the engine writes them"),
         ({"fields": {"context_management": {}}}, "it is fixed when a session opens"),
         ({"metadata": {"x": float("nan")}}, "nan"),
@@ -168,7 +168,7 @@ def test_the_same_for_those_who_await() -> None:
     [
         ({"type": "custom", "custom": {"name": "sql"}}, "the tool 'sql' takes plain text; give a function"),
         ({"name": "a b", "input_schema": {"type": "object"}}, "'a b' is not a valid tool name"),
-        ({"name": "a", "input_schema": 5}, "the input_schema of the tool 'a' has to be a mapping"),
+        ({"name": "a", "input_schema": 5}, "the input_schema of the tool 'a' must be a mapping"),
     ],
 )
 def test_a_tool_that_no_provider_takes_is_refused(tool: dict[str, Any], words: str) -> None:
@@ -194,7 +194,7 @@ def test_a_name_that_is_none_is_an_error_of_ours(name: Any, tmp_path: Path) -> N
         lambda: sevenfold.Session.open("s", model=name, store=tmp_path),
     ]
     for opening in openings:
-        with pytest.raises(InputError, match="it has to be a text"):
+        with pytest.raises(InputError, match="it must be a non-empty string"):
             opening()
 
 

@@ -51,7 +51,7 @@ def test_a_tool_of_the_api_keeps_its_bytes_and_its_place() -> None:
 
 @pytest.mark.parametrize("kind", ["web_search_20250305", "code_execution_20290101", "memory_20250818"])
 def test_a_tool_that_runs_at_anthropic_is_refused_by_its_name(kind: str) -> None:
-    with pytest.raises(RequestRefused, match="the tool search runs at Anthropic"):
+    with pytest.raises(RequestRefused, match="the tool search runs on Anthropic's servers"):
         responses_request(request_with(f'{{"type":"{kind}","name":"search"}}'), stream=True)
 
 

@@ -205,7 +205,7 @@ def _recognising(client: Any, wire: str | None) -> Provider:
     recognising = _recognised(client)
     if not recognising:
         raise InputError(
-            f"a {type(client).__name__} cannot be asked; give a client of the anthropic or openai package, "
+            f"a {type(client).__name__} is not a client; pass a client of the anthropic or openai package, "
             "or one of ours"
         )
     return next((provider for provider in recognising if provider.name == wire), recognising[0])

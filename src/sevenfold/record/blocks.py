@@ -125,7 +125,7 @@ class _Head(Struct, frozen=True, gc=False):
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
-TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
+TOO_DEEP = "it is nested too deeply, or contains itself"
 
 _TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
@@ -333,7 +333,7 @@ def encode_json(value: Any) -> bytes:
     except RecursionError:
         raise InputError(TOO_DEEP) from None
     except TypeError as error:  # a type of sequence or mapping that the encoder does not support
-        raise InputError(f"{error}; give lists and dicts") from None
+        raise InputError(f"{error}; use lists and dicts") from None
 
 
 def minify(raw: bytes) -> bytes:
@@ -386,7 +386,7 @@ def _check(value: Any, path: str) -> None:
             _check_text(value, path)
         case float():
             if not math.isfinite(value):
-                raise InputError(f"{path} is {value}, which JSON has no form for; send a number or null")
+                raise InputError(f"{path} is {value}, which JSON cannot represent; send a number or null")
         case Mapping():
             for key, inner in value.items():
                 if not isinstance(key, str):
@@ -396,12 +396,14 @@ def _check(value: Any, path: str) -> None:
                 _check_text(key, f"{path} (a key)")
                 _check(inner, f"{path}.{key}")
         case bytes() | bytearray() | memoryview():
-            raise InputError(f"{path} is bytes; JSON has none, so decode it or send it as base64 text")
+            raise InputError(
+                f"{path} is bytes, which JSON cannot represent; decode it, or send it as base64 text"
+            )
         case Sequence():
             for index, inner in enumerate(value):
                 _check(inner, f"{path}[{index}]")
         case _:
-            raise InputError(f"{path} is a {type(value).__name__}, which JSON has no form for")
+            raise InputError(f"{path} is a {type(value).__name__}, which JSON cannot represent")
 
 
 def _check_text(text: str, path: str) -> None:

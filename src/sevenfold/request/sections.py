@@ -37,9 +37,7 @@ class Section(Struct, frozen=True):
         # Encoded only to reject here, with its name, a section that JSON cannot represent.
         encode_json({self.name: self.text})
         if self.stage not in get_args(Stage):
-            raise InputError(
-                f"section {self.name!r} is {self.stage!r}; a section is static or of the session"
-            )
+            raise InputError(f"section {self.name!r} is {self.stage!r}; a section is 'static' or 'session'")
         if self.stage == "static" and self.volatile:
             raise InputError(
                 f"section {self.name!r} is static, so it cannot vary ({self.volatile!r}); "
@@ -56,7 +54,7 @@ class SystemPrompt(Struct, frozen=True):
         last: Section | None = None
         for section in self.sections:
             if not section.text.strip():
-                raise InputError(f"section {section.name!r} says nothing; leave it out")
+                raise InputError(f"section {section.name!r} is empty; leave it out")
             if last and last.stage == "session" and section.stage == "static":
                 raise InputError(
                     f"static section {section.name!r} comes after {last.name!r}, which is of this session; "

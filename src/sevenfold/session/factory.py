@@ -110,12 +110,10 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
     if definition.get("type") in (None, "custom"):
         if isinstance(definition.get("custom"), Mapping):
             name = definition["custom"].get("name")
-            raise InputError(
-                f"the tool {name!r} takes plain text; give a function with a schema of its input"
-            )
+            raise InputError(f"the tool {name!r} takes plain text; pass a function with an input schema")
         definition.setdefault("input_schema", {"type": "object", "properties": {}})
         if not isinstance(definition["input_schema"], Mapping):
-            raise InputError(f"the input_schema of the tool {definition.get('name')!r} has to be a mapping")
+            raise InputError(f"the input_schema of the tool {definition.get('name')!r} must be a mapping")
         if isinstance(name := definition.get("name"), str) and not _TOOL_NAME.fullmatch(name):
             raise InputError(
                 f"{name!r} is not a valid tool name: providers take 1 to 128 letters, digits, _ and -"
@@ -549,7 +547,7 @@ def _described(definition: object, index: int) -> Tool:
             return tool(definition)
         case _:
             raise InputError(
-                f"tools[{index}] is a {type(definition).__name__}; give a mapping with a name, a description and a "
+                f"tools[{index}] is a {type(definition).__name__}; pass a mapping with a name, a description and a "
                 "schema, or what tool() makes of it. Functions are for an Agent"
             )
 
@@ -567,7 +565,9 @@ def _system(prompt: object) -> tuple[bytes, ...]:
             else text_given
         )
         if not isinstance(text, str):
-            raise InputError(f"system[{index}] is a {type(text_given).__name__}; give a text, or several")
+            raise InputError(
+                f"system[{index}] is a {type(text_given).__name__}; pass a string, or a list of strings"
+            )
         texts.append(text)
     not_blank = filter(str.strip, texts)
     return tuple(blocks.text(text).raw for text in not_blank)

@@ -46,17 +46,17 @@ def checked(
         if value is not None and name in tests and not tests[name][0](value):
             description = tests[name][1]
             needed = description() if callable(description) else description
-            raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
+            raise InputError(f"{name} is {_shown(value)}; it must be {needed}")
     chosen = values.get("hooks")
     if chosen is not None and not _fires(chosen, awaits=awaits):
-        raise InputError(f"hooks is {_shown(chosen)}; it has to be a sevenfold.{'Async' * awaits}Hooks")
+        raise InputError(f"hooks is {_shown(chosen)}; it must be a sevenfold.{'Async' * awaits}Hooks")
     return cast(Checked, {name: value for name, value in values.items() if value is not None})
 
 
 def check_name(name: object, option: str) -> None:
     """Raise `InputError` unless the value is a string that can be a name."""
     if not (isinstance(name, str) and name.strip() and name.encode(errors="replace").decode() == name):
-        raise InputError(f"{option} is {_shown(name)}; it has to be a text with at least one character")
+        raise InputError(f"{option} is {_shown(name)}; it must be a non-empty string")
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:

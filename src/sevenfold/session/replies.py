@@ -26,7 +26,7 @@ from sevenfold.wire.reader import NULL, Fields, error_answer, string_value
 FINALS = ("get_final_message", "get_final_completion", "get_final_response")
 """Methods of the SDKs' streams that return the complete answer."""
 ACCEPTED = (
-    "what is taken is a message of the Messages API, a chat completion or a response of the Responses API, as the "
+    "accepted are a message of the Messages API, a chat completion and a response of the Responses API, as the "
     "SDK's object, a mapping or JSON, or the list of a stream's events"
 )
 NOTHING_WHOLE = "the answer has no complete block, so nothing of it is kept; prepare another request"
@@ -50,7 +50,7 @@ def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Rep
             return _from_events(events, partial, asked)
         reply = _from_body(_json(final), asked, getattr(final, "_request_id", None))
     except ErrorAnswer as error:
-        raise InputError(f"this is an error, not an answer ({error}); give it to failed()") from None
+        raise InputError(f"this is an error, not an answer ({error}); pass it to failed()") from None
     except (MalformedAnswer, msgspec.DecodeError) as error:
         raise InputError(f"this cannot be read as an answer ({error}); {ACCEPTED}") from None
     except RecursionError:
@@ -89,7 +89,7 @@ def _json(answer: Any) -> bytes:
         # Leave out fields the provider did not send: adding them as nulls would change what is sent back.
         return encode_json(answer.to_dict(mode="json", exclude_unset=True))
     except (AttributeError, TypeError):
-        raise InputError(f"a {type(answer).__name__} is no answer; {ACCEPTED}") from None
+        raise InputError(f"a {type(answer).__name__} is not an answer; {ACCEPTED}") from None
 
 
 def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:
@@ -106,7 +106,7 @@ def _from_events(events: Sequence[bytes], partial: bool, asked: bytes) -> Reply:
         return reader.reply(None)
     if not partial:
         raise InputError(
-            "this stream ended in the middle of the answer; partial=True keeps what is whole of it"
+            "the stream ended in the middle of the answer; pass partial=True to keep its complete blocks"
         )
     answer = reader.partial(None)
     if answer is None:
@@ -122,7 +122,7 @@ def _claiming(fields: Fields, *, event: bool) -> Provider:
         raise error_answer(msgspec.json.encode(fields))
     kind = string_value(fields.get("object", NULL)) or string_value(fields.get("type", NULL))
     named = f"a {kind}" if kind else f"something with the fields {', '.join(fields) or 'none'}"
-    raise InputError(f"{named} is no answer; {ACCEPTED}")
+    raise InputError(f"{named} is not an answer; {ACCEPTED}")
 
 
 def _partial(reply: Reply) -> Reply:

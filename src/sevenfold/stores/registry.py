@@ -54,7 +54,7 @@ def _check_store(store: object) -> None:
     methods = [name for name in vars(Store) if not name.startswith("_")]
     missing = [name for name in methods if not callable(getattr(store, name, None))]
     if len(missing) == len(methods):
-        raise InputError(f"store is a {type(store).__name__}; give a folder, a URL or a Store")
+        raise InputError(f"store is a {type(store).__name__}; pass a folder, a URL or a Store")
     if missing:
         raise InputError(
             f"store is a {type(store).__name__} without {', '.join(missing)}; a store needs all methods of "

@@ -53,7 +53,7 @@ def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Js
             raw if _is_of_the_api(tool) else tool for tool, raw in zip(tools, written, strict=True)
         ]
     if foreign := sorted(set(fields) - EXPRESSED - DROPPED_FIELDS - also):
-        raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
+        raise RequestRefused(f"{api} does not support {', '.join(foreign)}: leave it out for this model")
     return {**fields, "system": text_of(fields.get("system") or "", "system")}
 
 
@@ -111,7 +111,7 @@ def function(tool: Json) -> dict[str, Any]:
     """A tool definition as an OpenAI function; raises `RequestRefused` for a tool that runs at Anthropic."""
     if tool.get("type") not in (None, "custom"):
         raise RequestRefused(
-            f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out for this model"
+            f"the tool {tool.get('name') or tool['type']} runs on Anthropic's servers: leave it out for this model"
         )
     definition = {"name": tool["name"], "parameters": tool["input_schema"]}
     return definition | {key: tool[key] for key in ("description", "strict") if key in tool}

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SOURCE = "compact"
 COLLAPSE = "collapse"
-NO_CLIENT = "no client to ask was given"
+NO_CLIENT = "no client was passed"
 RETRIES = 2
 """How often a failed call is retried."""
 CURRENT_WORK = 8
@@ -224,7 +224,7 @@ def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int
         if isinstance(attempt.outcome, Failure):
             return attempt
         drafts.append(attempt.outcome)
-    return replace(attempt, found=_joined(drafts)) if drafts else attempt
+    return replace(attempt, outcome=_joined(drafts)) if drafts else attempt
 
 
 def _joined(drafts: Sequence[Draft]) -> Draft:
