@@ -196,7 +196,7 @@ def test_a_static_section_cannot_vary() -> None:
     ("sections", "complaint"),
     [
         ((Section("a", "x", "session"), Section("a", "y", "session")), "two sections are called 'a'"),
-        ((Section("a", " \n", "session"),), "section 'a' says nothing"),
+        ((Section("a", " \n", "session"),), "section 'a' is empty"),
     ],
 )
 def test_sections_that_cannot_be_told_apart_or_say_nothing_are_refused(

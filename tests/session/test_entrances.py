@@ -56,7 +56,7 @@ def can_be_opened(file: Path) -> bool:
         ({"listen": print}, "it must be a list of functions"),
         ({"hooks": 3}, "hooks is 3; it must be a sevenfold.Hooks"),
         ({"hooks": sevenfold.AsyncHooks(**HOOKS)}, "it must be a sevenfold.Hooks"),
-        ({"tools": [3]}, r"tools\[0\] is a int; give a mapping"),
+        ({"tools": [3]}, r"tools\[0\] is a int; pass a mapping"),
         ({"tools": "Read"}, "it must be a list of tools"),
         ({"max_tokens": "5"}, "max_tokens is '5'; it must be a whole number"),
         ({"max_tokens": True}, "it must be a whole number"),

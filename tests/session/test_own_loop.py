@@ -551,7 +551,7 @@ def test_calls_in_the_wrong_order_are_told_what_comes_first() -> None:
         session.user("more")
         with pytest.raises(InputError, match="the conversation went on since this request was prepared"):
             request.body  # noqa: B018 (looking is the point)
-        with pytest.raises(InputError, match=r"this is an error.*give it to failed\(\)"):
+        with pytest.raises(InputError, match=r"this is an error.*pass it to failed\(\)"):
             session.observe({"type": "error", "error": {"type": "api_error", "message": "no"}})
         with pytest.raises(InputError, match="the list is empty, or was read already"):
             session.observe([])
@@ -580,7 +580,7 @@ def test_an_answer_whose_open_call_went_out_of_view_has_nothing_to_go_on_with() 
 
 
 WRONG_OPENINGS: list[tuple[dict[str, Any], str]] = [
-    ({"system": 7}, r"system\[0\] is a int; give a text"),
+    ({"system": 7}, r"system\[0\] is a int; pass a string"),
     ({"system": ["x", {"type": "image"}]}, r"system\[1\] is a dict"),
     ({"max_tokens": 0}, "max_tokens is 0; claude-sonnet-5-5 takes 1 to 128,000"),
     ({"max_tokens": 10**9}, "claude-sonnet-5-5 takes 1 to 128,000"),

@@ -166,7 +166,7 @@ def test_the_same_for_those_who_await() -> None:
 @pytest.mark.parametrize(
     ("tool", "words"),
     [
-        ({"type": "custom", "custom": {"name": "sql"}}, "the tool 'sql' takes plain text; give a function"),
+        ({"type": "custom", "custom": {"name": "sql"}}, "the tool 'sql' takes plain text; pass a function"),
         ({"name": "a b", "input_schema": {"type": "object"}}, "'a b' is not a valid tool name"),
         ({"name": "a", "input_schema": 5}, "the input_schema of the tool 'a' must be a mapping"),
     ],
