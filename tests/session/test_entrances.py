@@ -64,7 +64,7 @@ def can_be_opened(file: Path) -> bool:
         ({"betas": "one"}, "it must be a list of names"),
         ({"thinking": "adaptive"}, "thinking is 'adaptive'; it must be a mapping"),
         ({"clock": 3}, r"a method now\(\)"),
-        ({"client": object()}, "cannot be asked"),
+        ({"client": object()}, "is not a client"),
     ],
 )
 def test_an_option_that_is_none_or_has_no_fitting_value_is_named(
@@ -105,7 +105,7 @@ def test_an_awaited_session_that_cannot_be_made_leaves_no_lock(file: Path) -> No
         await sevenfold.AsyncSession.open("s", model=BOUND, file=file, **given)
 
     for given, words in (
-        ({"client": object()}, "cannot be asked"),
+        ({"client": object()}, "is not a client"),
         ({"hooks": sevenfold.Hooks(**HOOKS)}, "it must be a sevenfold.AsyncHooks"),
         ({"sytem": "x"}, "did you mean 'system'"),
     ):
