@@ -124,7 +124,7 @@ def _ends(entry: Entry) -> bool:
             return True
         case Said(summary=False, meta=False) as message if not _asks_to_compact(message):
             return bool(read_items([Item.of(message, 0)]).user)
-        case Decision(made=Rewound() | Undone() | Snip() | Fold()):
+        case Decision(record=Rewound() | Undone() | Snip() | Fold()):
             return True
         case _:
             return False

@@ -260,12 +260,14 @@ def _words(facts: Facts, shown: ShownTexts, room: int) -> Iterator[Entry]:
     opening = [*_open_work(facts), *_agreements(facts)]
     yield from opening
     used = sum(len(entry.text) + 3 for entry in opening if not shown.has(entry.looked_for))
-    newest: dict[str, Words] = {}
+    newest: dict[str, QuotedMessage] = {}
     for message in facts.messages:
         newest.pop(folded(message.head), None)
         newest[folded(message.head)] = message
     messages = [message for text, message in newest.items() if not shown.has(text)]
-    answers = [Words(reply.record, reply.text) for reply in facts.replies if not shown.has(reply.text)]
+    answers = [
+        QuotedMessage(reply.record, reply.text) for reply in facts.replies if not shown.has(reply.text)
+    ]
     remaining = int((room - used) * (1 - _RESERVED)) - len(_MESSAGES) - len(_ANSWERS)
     longest = _longest([*messages, *answers], remaining)
     # Where not even short excerpts of all messages fit, the oldest are the last to get room.

@@ -334,10 +334,10 @@ def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:
 
 def _fixed(frame: Frame, cache: Cache, sizes: Sizes, lifetimes: Lifetimes) -> list[Marker]:
     markers = []
-    shown = [place for place, raw in enumerate(frame.tools) if not is_deferred(raw)]
+    shown = [index for index, raw in enumerate(frame.tools) if not is_deferred(raw)]
     if shown and not frame.system and sizes.tools >= cache.minimum:
         markers.append(Marker("tools", shown[-1], ttl=lifetimes.fixed))
-    for place, size in enumerate(sizes.system):
+    for index, size in enumerate(sizes.system):
         if size >= cache.minimum:
             markers.append(Marker("system", index, ttl=lifetimes.fixed))
     return markers[-2:]

@@ -132,8 +132,8 @@ class TranscriptReader:
         if isinstance(entry, Decision) and isinstance(entry.record, Epoch) and entry.record.window:
             self.books.window = entry.record.window
         self._count(entry, head)
-        if isinstance(entry, Decision) and isinstance(entry.made, Billed):
-            self._bill(entry.made)
+        if isinstance(entry, Decision) and isinstance(entry.record, Billed):
+            self._bill(entry.record)
         for _, queued in self._queue.due(line.offset, entry):
             self._conversation(queued, _Head()).take(queued, _Head(), stored=False)
         self._conversation(entry, head).take(entry, head)

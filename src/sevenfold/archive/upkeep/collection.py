@@ -202,7 +202,7 @@ def _references(entry: Entry) -> list[tuple[str, str, str]]:
     match entry:
         case Said(uuid=uuid, stored=stored):
             return [(stored_result.path, call, uuid) for call, stored_result in stored.items()]
-        case Decision(made=Offloaded() as made):
+        case Decision(record=Offloaded() as made):
             return [(made.path, made.tool_use_id, "")]
         case _:
             return []
@@ -211,7 +211,7 @@ def _references(entry: Entry) -> list[tuple[str, str, str]]:
 def _undo_reaches(log: LineLog, records: list[tuple[int, Entry]], live: str | None) -> int:
     """The offset from which records could return to view if the last compaction in force were undone."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in records if isinstance(entry, Boundary)}
-    decided = [entry.made for _, entry in records if isinstance(entry, Decision)]
+    decided = [entry.record for _, entry in records if isinstance(entry, Decision)]
     boundary_before = {
         decision.boundary: decision.previous_boundary for decision in decided if isinstance(decision, Carry)
     }

@@ -112,8 +112,8 @@ class Rewrite(Struct):
                 "so it is no secret in the usual sense; nothing was changed"
             )
         self.masked += times
-        if isinstance(entry, Decision) and isinstance(entry.made, Signed):
-            self._signed.append(entry.made.id)
+        if isinstance(entry, Decision) and isinstance(entry.record, Signed):
+            self._signed.append(entry.record.id)
         return masked
 
     def _moved(self, raw: bytes) -> bytes:
