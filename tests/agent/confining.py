@@ -117,6 +117,8 @@ class World:
         if machine is not None:
             sandbox = Sandbox("required", self.policy, self.kept, hosts=hosts, machine=machine)
         processes = LocalProcesses(self.kept / "tasks", sandbox=sandbox)
+        # In Landlock the variable names a private home, and the attack would be one on that.
+        command = command.replace("$HOME", str(self.home)).replace("~/", f"{self.home}/")
         try:
             output, _ = processes.run(
                 command,

@@ -221,21 +221,25 @@ class _ShellCommand(ChildProcess):
         self._cwd, write_cwd = os.pipe()
         self.by_user = AGENT_VARIABLE not in environ
         argv = [shell, "-c", _SCRIPT, "bash", command]
+        passed: list[int] = []
         if confinement is not None:
-            argv = confinement.command_line(argv, cwd)
+            call_filter = confinement.open_call_filter()
+            if call_filter is not None:
+                passed.append(call_filter)
+            argv = confinement.command_line(argv, cwd, call_filter)
         # The shell waits for a line before it runs anything: a child that it started before it is marked as an agent's
         # would not be marked.
         wait_go, go = os.pipe()
         environ = {**environ, "SEVENFOLD_CWD_FD": str(write_cwd), "SEVENFOLD_GO_FD": str(wait_go)}
         try:
-            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd, wait_go))
+            super().__init__(argv, cwd=cwd, environ=environ, pass_fds=(write_cwd, wait_go, *passed))
             with suppress(BrokenPipeError):  # it has ended already
                 os.write(go, b"\n")
         except (OSError, ValueError) as error:
             os.close(self._cwd)
             raise Refused(f"The command could not be started in {cwd} ({error}).") from error
         finally:
-            for descriptor in (write_cwd, wait_go, go):
+            for descriptor in (write_cwd, wait_go, go, *passed):
                 os.close(descriptor)
         if confinement is not None:
             confinement.end_command = self._end_at_once

@@ -55,10 +55,12 @@ def command_line(
     cwd: str,
     proxy: Path | None = None,
     nested: bool = False,
+    call_filter: int | None = None,
 ) -> list[str]:
     """The command line that runs ``argv`` in the sandbox; ``proxy`` is the socket of the way out, if there is one.
 
     With ``nested``, commands may create namespaces of their own, because this bubblewrap cannot forbid it.
+    ``call_filter`` is the descriptor from which it reads the filter of system calls.
     """
     line = [program, *NAMESPACES, "--unshare-cgroup-try", "--hostname", "sandbox", "--cap-drop", "ALL"]
     if not nested:
@@ -67,7 +69,10 @@ def command_line(
     root = [rule for rule in policy.rules if rule.path == ROOT]
     for rule in root:
         line += _mount(rule, policy, private)
-    line += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run"]
+    if call_filter is not None:
+        line += ["--seccomp", str(call_filter)]
+    # Settings of the whole machine are files in /proc, which the administrator may write without any capability.
+    line += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/run"]
     for entry in sorted(ROOT.iterdir()):
         if entry.is_symlink() and not root:
             line += ["--symlink", str(entry.readlink()), str(entry)]

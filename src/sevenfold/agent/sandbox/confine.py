@@ -18,6 +18,8 @@ ASK_VERSION = 1
 PATH_BENEATH = 1
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAPBSET_DROP = 24
+PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 CLONE_NEWIPC = 0x08000000
@@ -117,6 +119,21 @@ def restrict(rules: dict[str, list[str]], *, tcp: bool) -> None:
     os.close(ruleset)
 
 
+class Filter(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = [("count", ctypes.c_uint16), ("program", ctypes.c_char_p)]
+
+
+def filter_calls(program: bytes) -> None:
+    """Refuse the system calls that the program names; an empty one names none."""
+    if not program:
+        return
+    described = Filter(len(program) // 8, program)
+    if LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "system calls cannot be filtered")
+
+
 def main() -> None:
     """Confine this process, and become the command."""
     rules = json.loads(sys.argv[1])
@@ -125,6 +142,7 @@ def main() -> None:
         isolated = without_network() if rules["network"] == "none" else False
         drop_capabilities()
         restrict(rules, tcp=rules["network"] != "open" and not isolated)
+        filter_calls(bytes.fromhex(rules["calls"]))
     except OSError as error:
         sys.stderr.write(f"sandbox: the command was not run: {error}\n")
         sys.exit(CANNOT)

@@ -16,9 +16,11 @@ from pathlib import Path
 import msgspec
 
 from sevenfold.agent.sandbox.bubblewrap import PrivatePlaces
+from sevenfold.agent.sandbox.calls import call_filter
 from sevenfold.agent.sandbox.policy import SandboxPolicy
 
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+"""Without the terminals (/dev/pts) and the memory (/dev/shm) of other programs of the user's."""
 _CREATE_RULESET = 444
 _ASK_VERSION = 1
 _PROGRAM = Path(__file__).with_name("confine.py")
@@ -46,7 +48,7 @@ def command_line(policy: SandboxPolicy, private: PrivatePlaces, argv: Sequence[s
             read += map(str, _without(rule.path, hidden))
         elif rule.access == "write":
             write += map(str, _without(rule.path, hidden))
-    rules |= {"read": read, "write": write}
+    rules |= {"read": read, "write": write, "calls": call_filter().hex()}
     program = [os.path.realpath(sys.executable), "-I", "-S", str(_PROGRAM)]
     return [*program, msgspec.json.encode(rules).decode(), *argv]
 

@@ -7,6 +7,7 @@ anew for each command, from paths that no earlier command could change.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from sevenfold.agent.sandbox.newcomers import GuardedName, without_links
 
+_NAMES_A_PATH = re.compile(r'^\s*(hookspath|path)\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
 Access = Literal["read", "write", "hidden", "absent"]
 """``hidden``: it seems not to exist. ``absent``: a folder that does not exist, and must not come into being."""
 MOST_SYSTEM_FILES = 50_000
@@ -89,6 +91,8 @@ def make_policy(
     for root in roots:
         rules.update(_guards(root))
         rules.update(_repository_elsewhere(root))
+    for root in roots:
+        rules.update((path, "read") for path in _named_in_settings(root, roots) if path.exists())
     for folder in unguarded:
         rules[folder.resolve()] = "write"
     rules.update((path, "hidden") for path in denied)
@@ -114,6 +118,27 @@ def _newcomers(root: Path) -> Iterator[GuardedName]:
         guarded = without_links(folder, name)
         if guarded is not None:
             yield guarded
+    for path in _named_in_settings(root, [root]):
+        yield GuardedName(root, str(path.relative_to(root)))
+
+
+def _named_in_settings(root: Path, roots: Sequence[Path]) -> list[Path]:
+    """What the settings of a folder's repository name in the workspace: folders of hooks, and further settings."""
+    repositories = [root / ".git", *(folder for folder, _ in _repository_elsewhere(root))]
+    named: list[Path] = []
+    for repository in repositories:
+        try:
+            text = (repository / "config").read_text(errors="replace")
+        except OSError:
+            continue
+        for key, value in _NAMES_A_PATH.findall(text):
+            beside = root if key.lower() == "hookspath" else repository
+            path = Path(os.path.normpath(beside / Path(value).expanduser())).resolve()
+            inside = any(path.is_relative_to(other) for other in roots)
+            around = any(other.is_relative_to(path) for other in roots)
+            if inside and not around:
+                named.append(path)
+    return named
 
 
 def _ordered(rules: Mapping[Path, Access]) -> tuple[PathRule, ...]:

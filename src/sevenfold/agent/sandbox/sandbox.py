@@ -21,6 +21,7 @@ from sevenfold.agent.sandbox import bubblewrap, landlock, newcomers, seatbelt
 from sevenfold.agent.sandbox.arrivals import Arrivals
 from sevenfold.agent.sandbox.bubblewrap import PORT, PrivatePlaces
 from sevenfold.agent.sandbox.caches import copy_caches
+from sevenfold.agent.sandbox.calls import call_filter
 from sevenfold.agent.sandbox.machine import Machine, Mechanism, this_machine
 from sevenfold.agent.sandbox.newcomers import GuardedName
 from sevenfold.agent.sandbox.policy import SandboxPolicy, path_lists
@@ -126,7 +127,10 @@ class Sandbox:
                 else "TCP refused, but not UDP or sockets in files"
             )
             label = "sandbox: weaker" if mechanism.isolates_network else "sandbox: files only"
-            details = f"Landlock: {network}; files that decide what runs later are not guarded; {problems}"
+            details = (
+                f"Landlock: {network}; files that decide what runs later are not guarded, and rights and times of files "
+                f"outside can be changed; {problems}"
+            )
             return SandboxState(label, details, weak=True)
         if mechanism.kind == "seatbelt":
             return SandboxState(
@@ -229,7 +233,19 @@ class Confinement:
         self.end_command: Callable[[], None] = lambda: None
         """Ends the command at once; set by whoever has started it."""
 
-    def command_line(self, argv: Sequence[str], cwd: str) -> list[str]:
+    def open_call_filter(self) -> int | None:
+        """A descriptor with the filter of system calls, for bubblewrap to read; the caller closes it."""
+        program = call_filter()
+        if self._mechanism.kind != "bubblewrap" or not program:
+            return None
+        read_end, write_end = os.pipe()
+        os.write(write_end, program)
+        os.close(write_end)
+        return read_end
+
+    def command_line(
+        self, argv: Sequence[str], cwd: str, filter_descriptor: int | None = None
+    ) -> list[str]:
         """The command line that runs ``argv`` confined."""
         match self._mechanism.kind:
             case "landlock":
@@ -244,6 +260,7 @@ class Confinement:
             cwd=cwd,
             proxy=self._proxy,
             nested=self._mechanism.nested,
+            call_filter=filter_descriptor,
         )
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
