@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,7 +224,7 @@ def test_the_users_terminal_is_not_opened(world: World, monkeypatch: pytest.Monk
 def test_no_socket_of_another_kind_is_reached(
     world: World, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
-    kinds = {
+    kinds: dict[str, tuple[int, int, Any]] = {
         "abstract": (socket.AF_UNIX, socket.SOCK_STREAM, f"\0sevenfold-{os.getpid()}"),
         "udp": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
         "ipv6": (socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0)),

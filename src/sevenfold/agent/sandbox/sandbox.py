@@ -128,8 +128,8 @@ class Sandbox:
             )
             label = "sandbox: weaker" if mechanism.isolates_network else "sandbox: files only"
             details = (
-                f"Landlock: {network}; files that decide what runs later are not guarded, and rights and times of files "
-                f"outside can be changed; {problems}"
+                f"Landlock: {network}; files that decide what runs later are not guarded, and rights and times of "
+                f"files outside can be changed; {problems}"
             )
             return SandboxState(label, details, weak=True)
         if mechanism.kind == "seatbelt":
