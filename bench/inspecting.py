@@ -67,6 +67,11 @@ HOSTILE = (
     '"><iframe srcdoc="<script>alert(4)</script>">',
     "{{constructor.constructor('alert(5)')()}}",
 )
+ALL_READ = """async () => {
+  const headers = { 'X-Sevenfold-Token': localStorage.getItem('sevenfold-token') };
+  const list = await (await fetch('/api/sessions', { headers })).json();
+  return list.reading === 0 && list.sessions.every((session) => session.known);
+}"""
 TAGS = frozenset(
     {
         *("a", "article", "b", "body", "button", "canvas", "details", "div", "form", "h1"),
@@ -86,6 +91,19 @@ FIND = """async (number) => {
 }"""
 """Click beside a fact, wait for what is found, and say whether the fact's record is among it."""
 WIDTHS = (390, 768, 1280, 1600)
+LAST_DRAWN = "n => document.querySelector('#context-chart')?.uplot?.data[0].at(-1) >= n"
+AGENT = """
+import pathlib, random, sys, time
+from sevenfold.providers.anthropic import AnthropicClient
+from sevenfold.session.session import Session
+url, file = sys.argv[1], pathlib.Path(sys.argv[2])
+client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
+with Session.open("agent", model="claude-opus-4-6", file=file, folder=file.parent, client=client) as session:
+    while True:
+        session.user("What is next? " * 20)
+        session.complete()
+        time.sleep(random.uniform(0.05, 0.6))
+"""
 CONTRAST = """() => {
   const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return m.length < 4 || m[3] > 0 ? m : null; };
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -320,6 +338,29 @@ def _compare(page: Any, files: list[Path], found: DrawnSessions) -> None:
         found.wrong_costs.append(f"{path.stem}: {paid}, {breaks}")
 
 
+def resumed(corpus: Path) -> tuple[str, str]:
+    """Show two sessions and a copy of one that went on; returns the sum on the page, and that of each call once."""
+    files = [path for path in sorted(corpus.rglob("claude/*.jsonl")) if not path.name.startswith("agent-")][
+        :2
+    ]
+    more = record(0)
+    with machine() as served, browser() as page:
+        for path in files:
+            shutil.copy2(path, served.claude / path.name)
+        copy = served.add(files[0].read_bytes() + more, "resumed")
+        only_more = served.folder / "more.jsonl"
+        only_more.write_bytes(more)
+        expected = sum(map(raw_cost, [*files, only_more]))
+        assert copy.stat().st_size > files[0].stat().st_size
+        served.start()
+        page.goto(served.address)
+        page.wait_for_selector("table.sessions tbody tr a")
+        page.wait_for_function(ALL_READ, timeout=120_000, polling=500)
+        page.reload()
+        page.wait_for_selector("table.sessions tbody tr a")
+        return page.inner_text(".tiles .tile:first-child b"), f"${expected:,.2f}"
+
+
 # -- what can be found again ---------------------------------------------------------------------------
 
 
@@ -515,6 +556,51 @@ def live(count: int = 20) -> FollowedSession:
             else 0
         )
     return followed
+
+
+def followed_agent(requests: int = 12) -> FollowedSession:
+    """Follow a real agent with pauses that chance makes; it is killed half-way, in the middle of a line."""
+    followed = FollowedSession(sent=requests)
+    with machine() as served, serve(Simulator(EchoBrain())) as url, browser() as page:
+        file = served.home / "projects" / "work.0123456789abcdef" / "agent.jsonl"
+        file.parent.mkdir(parents=True)
+        agent = _agent(url, file)
+        try:
+            while _answers(file) < 1:
+                time.sleep(0.01)
+            served.start()
+            open_session(page, served)
+            for number in range(2, requests + 1):
+                while _answers(file) < number:
+                    time.sleep(0.005)
+                began = time.monotonic()
+                page.wait_for_function(LAST_DRAWN, arg=number, polling=10, timeout=15_000)
+                followed.slowest = max(followed.slowest, time.monotonic() - began)
+                if number == requests // 2:
+                    agent.kill()
+                    agent.wait()
+                    with file.open("ab") as log:
+                        log.write(b'{"type":"assistant","uuid":"torn","mess')
+                    page.wait_for_timeout(600)
+                    agent = _agent(url, file)
+        finally:
+            agent.kill()
+            agent.wait()
+        numbers = page.evaluate("document.querySelector('#context-chart').uplot.data[0]")
+        followed.right = sum(number in numbers for number in range(1, requests + 1))
+        followed.right -= len(numbers) - len(set(numbers))
+    return followed
+
+
+def _agent(url: str, file: Path) -> subprocess.Popen[bytes]:
+    """A process that works in a session until it is killed."""
+    return subprocess.Popen([sys.executable, "-c", AGENT, url, str(file)])
+
+
+def _answers(file: Path) -> int:
+    """How many answers are in a log, in complete lines."""
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    return sum(b'"type":"assistant"' in line for line in lines)
 
 
 # -- hostile -------------------------------------------------------------------------------------------

@@ -14,14 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.inspecting import Machine, browser, machine, record
+from bench.inspecting import ALL_READ, Machine, browser, machine, record
 
 ROWS = "table.sessions tbody tr a"
-ALL_READ = """async () => {
-  const headers = { 'X-Sevenfold-Token': localStorage.getItem('sevenfold-token') };
-  const list = await (await fetch('/api/sessions', { headers })).json();
-  return list.reading === 0 && list.sessions.every((session) => session.known);
-}"""
 MEMORY_PAGE = "() => document.querySelector('h1')?.textContent === 'What is remembered'"
 LAST_DRAWN = "n => document.querySelector('#context-chart')?.uplot?.data[0].at(-1) === n"
 

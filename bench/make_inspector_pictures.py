@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.inspecting import Machine, browser, machine
 
+NAMES = ("harbour", "harbour-at-night")
+"""What the folders of the demo are called here: their own names have parts that chance made."""
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
 
@@ -22,7 +24,8 @@ def prepare(served: Machine) -> None:
         subprocess.run(command, env=env, capture_output=True, check=False)
     for number, home in enumerate(sorted(served.folder.glob("sevenfold-demo-*/home"))):
         for project in (home / "projects").iterdir():
-            shutil.copytree(project, served.home / "projects" / f"{number}-{project.name}")
+            name = f"{NAMES[number]}{project.suffix}"
+            shutil.copytree(project, served.home / "projects" / name)
 
 
 def main() -> None:
@@ -48,6 +51,15 @@ def main() -> None:
                 page.screenshot(path=PICTURES / f"inspector-session{suffix}.png")
                 page.get_by_role("button", name="Check them").click()
                 page.wait_for_selector(".three", timeout=120_000)
+                page.locator("section[aria-label='Compactions']").screenshot(
+                    path=PICTURES / f"inspector-compactions{suffix}.png"
+                )
+                page.get_by_role("button", name="Another policy").click()
+                page.wait_for_selector("section[aria-label='What if'] canvas", timeout=120_000)
+                page.wait_for_timeout(400)
+                page.locator("section[aria-label='What filled the context']").screenshot(
+                    path=PICTURES / f"inspector-policies{suffix}.png"
+                )
                 page.evaluate("document.querySelector(\"section[aria-label='Ledger']\")?.scrollIntoView()")
                 page.screenshot(path=PICTURES / f"inspector-ledger{suffix}.png")
                 page.evaluate(f"location.hash = '#/s/{largest['key']}/r/{min(80, largest['requests'])}'")

@@ -32,9 +32,11 @@ def drawn(corpus: Path | None) -> list[Outcome]:
     if reason := inspecting.unavailable():
         return [Outcome(name, None, f"not tested: {reason}") for name in NAMES[:2]]
     found = inspecting.drawn(corpus)
+    shown, expected = inspecting.resumed(corpus)
     return [
         all_of(NAMES[0], found.requests - len(found.wrong), found.requests),
         all_of(NAMES[1], found.sessions - len(found.wrong_costs), found.sessions),
+        Outcome("the sum of all sessions, a resumed copy among them", shown == expected, shown, expected),
     ]
 
 
@@ -64,8 +66,10 @@ def live(_: Path | None) -> list[Outcome]:
     if reason := inspecting.unavailable():
         return [Outcome(NAMES[3], None, f"not tested: {reason}")]
     followed = inspecting.live()
+    agent = inspecting.followed_agent()
     return [
-        at_most(NAMES[3], followed.slowest, LATEST),
+        at_most(NAMES[3], max(followed.slowest, agent.slowest), LATEST),
+        all_of("requests of an agent that was killed on the page once", agent.right, agent.sent),
         all_of(
             "requests on the page once, through torn lines and a restart", followed.right, followed.sent
         ),

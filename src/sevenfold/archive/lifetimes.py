@@ -16,6 +16,7 @@ from msgspec import Struct
 from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.context import HeldPiece
 from sevenfold.archive.profile.labels import UNLOGGED
+from sevenfold.record.decisions import Relayed
 
 
 class Lifetime(Struct, gc=False):
@@ -55,6 +56,8 @@ class SentRequest(Struct, gc=False):
     """The record of the answer."""
     decision: str = ""
     """What was decided before it was sent, if that is on record."""
+    relayed: Relayed | None = None
+    """What the gateway recorded of it, if the program that sent it was watched."""
 
 
 class LaneSums(Struct):

@@ -26,7 +26,7 @@ from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.archive.readers import codex
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields
-from sevenfold.record.decisions import AgentEnd, AgentStart, Epoch, Request
+from sevenfold.record.decisions import AgentEnd, AgentStart, Epoch, Relayed, Request
 from sevenfold.record.entries import Decision, Entry, Said
 from sevenfold.stores.files import explained
 from sevenfold.stores.jsonl.log import Line, scan
@@ -68,6 +68,8 @@ class SessionHistory:
         self._recalls: set[str] = set()
         self.position = 0
         self._open_request: Request | None = None
+        self._relayed: tuple[Relayed, int] | None = None
+        """A request of a watched program, and how many there were before it."""
 
     @property
     def main(self) -> LaneHistory:
@@ -95,6 +97,8 @@ class SessionHistory:
             self._note_recalls(entry)
             if entry.role == "assistant" and self._open_request is not None:
                 self._join(entry, self._open_request)
+            if self._relayed is not None:
+                self._join_relayed(*self._relayed)
         elif isinstance(entry, Decision):
             self._decided(entry)
         ledger_line = ledger_entry(entry, len(self.main.requests), self.main.requests)
@@ -106,6 +110,8 @@ class SessionHistory:
             case Request(appended=[]) as request:
                 self._open_request = request
                 self.own = True
+            case Relayed(purpose="turn", status=200) as relayed:
+                self._relayed = (relayed, len(self.main.requests))
             case Epoch() as epoch:
                 self.epoch = epoch
             case AgentStart(agent=agent) as start:
@@ -143,6 +149,12 @@ class SessionHistory:
             newest.record = request.number
             newest.answer = answer.uuid
             self._open_request = None
+
+    def _join_relayed(self, relayed: Relayed, before: int) -> None:
+        """Connect a request of a watched program with what was recorded of it before its answer."""
+        if len(self.main.requests) > before:
+            self.main.requests[before].relayed = relayed
+            self._relayed = None
 
 
 class LogReader:

@@ -14,6 +14,9 @@ HOUR = 3600
 SUMMARY = 4_000
 """Tokens that a summary is taken to have; where there was none yet, all that it would leave of the conversation."""
 
+LITTLE = 0.8
+"""A compaction that would leave more than this share of the prompt is no choice."""
+
 
 def idle_view(lane: LaneHistory, compactions: Sequence[Shrinking]) -> dict[str, Any] | None:
     """When the newest prompt leaves the cache, and what can be done before and after that, each with its price.
@@ -39,6 +42,10 @@ def idle_view(lane: LaneHistory, compactions: Sequence[Shrinking]) -> dict[str, 
     def choice(name: str, at_once: float, tokens: int, each: float) -> dict[str, Any]:
         return {"name": name, "atOnceUsd": at_once, "tokens": tokens, "promptUsd": tokens * each}
 
+    def compacting(name: str, each: float) -> list[dict[str, Any]]:
+        at_once = prompt * each + summary
+        return [choice(name, at_once, compacted, write)] if compacted < LITTLE * prompt else []
+
     fresh = choice("Begin a new session", 0.0, system, write)
     return {
         "at": newest.report.at,
@@ -48,13 +55,13 @@ def idle_view(lane: LaneHistory, compactions: Sequence[Shrinking]) -> dict[str, 
         "alive": [
             choice("Go on before it expires", 0.0, prompt, read),
             choice("Read it once, so that it lives as long again", prompt * read, prompt, read),
-            choice("Compact it before it expires", prompt * read + summary, compacted, write),
+            *compacting("Compact it before it expires", read),
             choice("Go on after it has expired", 0.0, prompt, write),
             fresh,
         ],
         "expired": [
             choice("Go on", 0.0, prompt, write),
-            choice("Compact it first", prompt * write + summary, compacted, write),
+            *compacting("Compact it first", write),
             fresh,
         ],
     }

@@ -21,6 +21,7 @@ from sevenfold.doors.inspector.session_view import (
 from sevenfold.doors.inspector.shelf import OpenSession
 from sevenfold.doors.inspector.wording import Bands, shown, shown_block
 from sevenfold.errors import SevenfoldError
+from sevenfold.record.decisions import Relayed
 from sevenfold.record.redact import mask
 from sevenfold.request.watch import Sent
 
@@ -28,6 +29,10 @@ LISTED = 400
 """How many items are listed at most; the rest are counted."""
 DIFF_LINES = 400
 BYTES_AT_ONCE = 40_000
+WATCHED = (
+    "This request is another program’s: the gateway passed it on as it was and kept its size, its hash and what "
+    "differs, not its bytes. What was said in it is above."
+)
 
 
 def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
@@ -163,6 +168,9 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     if place is None:
         return None
     sent = lane.requests[place]
+    if sent.relayed is not None:
+        before = lane.requests[place - 1].relayed if place else None
+        return {"known": False, "why": WATCHED, "relayed": _relayed(sent.relayed, before)}
     if sent.record is None:
         return {"known": False, "why": _why_no_bytes(session)}
     try:
@@ -187,6 +195,22 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
             decided = [entry for entry in session.reader.history.ledger if entry.request == place]
             view["comparison"]["who"] = who_changed(decided, view["comparison"]["cause"])
     return view
+
+
+def _relayed(sent: Relayed, before: Relayed | None) -> dict[str, Any]:
+    """What the gateway recorded of a request that it passed on."""
+    parts = list(sent.changes)
+    if sent.changed_message is not None and "messages" in parts:
+        parts[parts.index("messages")] = f"message {sent.changed_message + 1}"
+    return {
+        "client": shown(sent.client, 60),
+        "size": sent.size,
+        "before": None if before is None else before.size,
+        "sha256": sent.sha256,
+        "same": before is not None and before.sha256 == sent.sha256,
+        "parts": [shown(part, 60) for part in parts],
+        "milliseconds": sent.milliseconds,
+    }
 
 
 def _why_no_bytes(session: OpenSession) -> str:

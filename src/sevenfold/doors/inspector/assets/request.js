@@ -106,8 +106,23 @@ function everythingCard(session, request) {
 // -- exact bytes --------------------------------------------------------------------------------
 
 function bytesView(key, number, found) {
+  if (found.relayed) return relayedCard(found);
   if (!found.known) return card("Exact bytes", "", h("p", { class: "quiet" }, found.why));
   return [comparisonCard(found), bodyCard(key, number, found)];
+}
+
+// A request of a program that the gateway watched.
+function relayedCard({ relayed, why }) {
+  const grown = relayed.before === null ? "" : `, ${whole(Math.abs(relayed.size - relayed.before))} ${relayed.size < relayed.before ? "fewer" : "more"} than the one before`;
+  const differs = relayed.before === null ? "This is the first request."
+    : relayed.same ? "It is the one before, to the byte."
+    : relayed.parts.length ? h("b", { class: "bad" }, `${relayed.parts.join(", ")} differ${relayed.parts.length === 1 ? "s" : ""} from the one before: the cache breaks at the first of them`)
+    : h("b", { class: "good" }, "It extends the one before: everything that was cached can be read.");
+  return card("Difference to the request before", "as the gateway saw it", h("p", null, differs),
+    h("p", { class: "sub" }, `${whole(relayed.size)} bytes${grown}`, relayed.client ? ` · sent by ${relayed.client}` : "",
+      relayed.milliseconds === null ? "" : ` · first byte of the answer after ${whole(relayed.milliseconds)} ms`),
+    relayed.parts.length ? h("p", null, `Changed by ${relayed.client || "the program that was watched"}.`) : null,
+    h("p", { class: "sub" }, "SHA-256 ", h("span", { class: "code", id: "sha" }, relayed.sha256)), h("p", { class: "quiet" }, why));
 }
 
 function comparisonCard(found) {
