@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 import sevenfold
+from sevenfold.agent.team.presence import TaskFile, TaskList
 from sevenfold.archive import stores
 from sevenfold.archive.summaries import SummaryShelf
 from sevenfold.cli import transcripts
+from sevenfold.cli.main import COMMANDS, main
+from sevenfold.conversation.tasks import Task
 from sevenfold.doors.inspector.shelf import InspectorShelf
+from sevenfold.doors.mcp_server.sessions import shelf_of
+from sevenfold.errors import InputError
 from sevenfold.stores.registry import open_store
 from tests.commands.recorded import Ran, ran
 
@@ -151,3 +158,118 @@ def test_what_is_not_there_is_said(url: str, capsys: Capsys, name: str, problem:
     failed = ran(capsys, "recall", f"{url}{name}", "parcel")
     assert failed.code == 2
     assert problem in failed.err
+
+
+WITHOUT_STORE = {
+    "demo": "holds a session of its own, for show",
+    "team": "works on a file of tasks, in the folder where it is started",
+    "agents": "reads definitions, not sessions",
+    "eval": "measures recall on conversations of its own",
+    "config": "reads settings, not sessions",
+    "install": "changes other programs' settings",
+    "uninstall": "changes other programs' settings",
+    "acp": "is started by an editor, for the folder that is open in it",
+    "doctor": "looks at the machine",
+    "trust": "is about folders",
+    "gc": "removes files; in a store, results go with their session",
+    "gateway": "records what passes through it on this machine",
+    "simulate": "stands in for a provider, and keeps nothing",
+}
+"""The commands that do not take a store, and why."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_a_store_or_knows_no_sessions_of_one(command: str, capsys: Capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert ("--store" in capsys.readouterr().out) is (command not in WITHOUT_STORE)
+
+
+def test_memory_of_a_store_is_shown_changed_and_tidied(url: str, capsys: Capsys) -> None:
+    def memory(*arguments: str) -> str:
+        remembered = ran(capsys, "memory", "--store", url, *arguments)
+        assert remembered.code == 0, remembered.err
+        return remembered.out
+
+    memory("add", "We deploy on Tuesdays.")
+    assert "We deploy on Tuesdays." in memory()
+    assert "Tuesdays" not in ran(capsys, "memory").out
+    assert "Tuesdays" not in memory("--user")
+    assert ran(capsys, "dream", "--store", url).words.endswith("nothing to tidy")
+    refused = ran(capsys, "memory", "--store", "here")
+    assert (refused.code, "takes the URL of a store" in refused.err) == (2, True)
+
+
+def test_purge_removes_a_session_of_a_store_and_masks_secrets_in_files_alone(
+    url: str, capsys: Capsys
+) -> None:
+    assert ran(capsys, "purge", "--store", url, "--session", "support-42", "--dry-run").code == 0
+    assert ran(capsys, "purge", "--store", url, "--session", "support-42", "--yes").words.endswith(
+        "Removed."
+    )
+    assert "support-42" not in {info.name for info in open_store(url).sessions()}
+    refused = ran(capsys, "purge", "--store", url, "--secret-digest", "3fa91c22", "--yes")
+    assert refused.code == 2
+    assert "sevenfold scan --store URL names them" in " ".join(refused.err.split())
+
+
+def test_tasks_of_sessions_in_a_store_are_listed_while_they_are_open(
+    url: str, capsys: Capsys, tmp_path: Path
+) -> None:
+    assert ran(capsys, "tasks", "--store", url).words == "Nothing runs in the background."
+    store = open_store(url)
+    listed = TaskList(1, (Task("task-1", "command", "make", "working"),))
+    for name in ("support-42", "support-43"):
+        store.agent_files(name).write(TaskFile.NAME, msgspec.json.encode(listed))
+    writer = store.open("support-43")
+    assert ran(capsys, "tasks", "--store", url).words == "support-43:task-1 working command: make"
+    writer.close()
+    assert ran(capsys, "tasks", "--store", url).words == "Nothing runs in the background."
+
+
+def test_the_tools_of_the_mcp_server_read_the_sessions_and_the_memory_of_a_store(
+    url: str, capsys: Capsys, tmp_path: Path
+) -> None:
+    ran(capsys, "memory", "--store", url, "add", "We deploy on Tuesdays.")
+    shelf = shelf_of(tmp_path, lambda: None, url)
+    try:
+        assert {session.name for session in shelf.here()} == {"support-42", "support-43", "bill ing/7"}
+        first = shelf.named("support-42")
+        assert shelf.named("support-42") is first
+        assert [entry.entry.body for entry in shelf.memory(user=False).entries()] == [
+            "We deploy on Tuesdays."
+        ]
+        with pytest.raises(InputError, match="say which session of the store; the newest are: bill ing/7"):
+            shelf.named("")
+        with sevenfold.Session.open("support-42", model="claude-sonnet-5-5", store=url) as session:
+            session.user("It has come.")
+        grown = shelf.named("support-42")
+        assert b"It has come." in grown.path.read_bytes()
+        assert not first.path.exists()
+    finally:
+        shelf.close()
+
+
+def test_a_chat_keeps_its_session_in_a_store_and_continues_it_from_there(
+    url: str, capsys: Capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+    def chat(*arguments: str) -> Ran:
+        options = ("--store", url, "--model", "offline", "--folder", tmp_path)
+        return ran(capsys, "chat", *options, *arguments)
+
+    begun = chat("-p", "Is it here?")
+    assert "Is it here?" in begun.out, begun.err
+    kept = open_store(url).sessions()[0].name
+    assert kept.startswith("p-")
+    assert not list(tmp_path.rglob("*.jsonl"))
+    assert chat("--continue", "-p", "And now?").code == 0
+    assert chat("--resume", "support-42", "-p", "Still lost?").code == 0
+    lines = b"".join(open_store(url).export("support-42"))
+    assert b"Still lost?" in lines
+    assert b"And now?" in b"".join(open_store(url).export(kept))
+    nobody = chat("--resume", "nobody", "-p", "x")
+    assert (nobody.code, "no session nobody in this store" in nobody.err) == (2, True)
+    copied = chat("--resume", "support-42", "--fork-session", "-p", "x")
+    assert (copied.code, "sessions import" in copied.err) == (2, True)

@@ -71,11 +71,16 @@ def by_url(name: str) -> SessionInStore | None:
 
 def name_in(url: str, name: str) -> str:
     """The name under which `by_url` finds a session of a store."""
+    check_url(url)
+    return f"{url}#{quote(name, safe='')}"
+
+
+def check_url(url: str) -> None:
+    """Raise `InputError` if this is not the URL of a store alone."""
     if by_url_of_store(url) is None:
         raise InputError(
             f"--store takes the URL of a store, without # and a session, got {one_line(url, 80)}"
         )
-    return f"{url}#{quote(name, safe='')}"
 
 
 def by_url_of_store(url: str) -> str | None:
@@ -102,7 +107,7 @@ def copy_of(session: SessionInStore, *, known: bool = False) -> Path:
         atexit.register(remove_copies)
     _copies.append(folder)
     with closing(open_store(session.url)) as store:
-        name = session.name if known else _full_name(store, session.name)
+        name = session.name if known else full_name(store, session.name)
         copy = JsonlStore(folder)
         copy.import_(name, store.export(name))
         notes = store.notes(name).read()
@@ -115,6 +120,14 @@ def erase(url: str, name: str) -> None:
     """Remove a session of a store, by its whole name, with everything that belongs to it."""
     with closing(open_store(url)) as store:
         store.erase(name)
+
+
+def remove_copy(transcript: Path) -> None:
+    """Remove a copy that is not needed any more."""
+    folder = next((folder for folder in _copies if transcript.is_relative_to(folder)), None)
+    if folder is not None:
+        _copies.remove(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_copies() -> None:
@@ -148,7 +161,8 @@ def _listed(info: SessionInfo, log: Log) -> RecognisedSession:
     return RecognisedSession(info, title, log.identity().folder)
 
 
-def _full_name(store: Store, name: str) -> str:
+def full_name(store: Store, name: str) -> str:
+    """The name of the session that is meant by this one, by its beginning or by `NEWEST`."""
     names = [info.name for info in store.sessions(limit=MOST_LOOKED_AT)]
     if not names:
         raise TranscriptMissing("there are no sessions in this store")

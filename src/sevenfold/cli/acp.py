@@ -82,11 +82,12 @@ def _chosen(request: EditorSessionRequest, options: argparse.Namespace) -> ChatO
     session = next((stored for stored in sessions(request.folder) if stored.name == request.name), None)
     if session is None:
         raise Refused(f"there is no session {request.name} in {request.folder}")
-    effort, thinking = start.last_controls(session.path)
+    recorded = start.recorded_file(session.path, session.name, "")
+    effort, thinking = start.last_controls(recorded)
     return replace(
         fresh,
         name=session.name,
-        model=model or start.last_model(session.path) or fresh.model,
+        model=model or start.last_model(recorded) or fresh.model,
         effort=effort,
         thinking=thinking,
         resumed=True,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from sevenfold.cli.text import add_folder, clean, plural
+from sevenfold.cli.transcripts import add_store, opened_store
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
 from sevenfold.layers.dream.layer import DreamTask
@@ -21,6 +22,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
     add_folder(command)
+    add_store(command)
     command.add_argument("--dry-run", action="store_true")
 
 
@@ -28,12 +30,13 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     if not options.dry_run:
         must_be_user("sevenfold dream")
-    memory = open_memory(options.folder, user=options.user)
-    if options.dry_run:
-        consolidation = prepare(memory, there=_there(options))
-        sys.stdout.write(clean(_difference(memory, consolidation)))
-    else:
-        consolidation = _dreamt(memory, options)
+    with opened_store(options.store) as store:
+        memory = open_memory(options.folder, user=options.user, store=store)
+        if options.dry_run:
+            consolidation = prepare(memory, there=_there(options))
+            sys.stdout.write(clean(_difference(memory, consolidation)))
+        else:
+            consolidation = _dreamt(memory, options)
     for line in (
         *consolidation.done,
         *consolidation.proposed,
@@ -62,8 +65,11 @@ def describe(task: DreamTask | None) -> str:
 
 
 def _there(options: argparse.Namespace) -> Callable[[str], bool] | None:
-    """The check whether what a project's entries name exists; the user's memory belongs to no project."""
-    return None if options.user else exists_in(options.folder)
+    """The check whether what a project's entries name exists; the user's memory belongs to no project.
+
+    Of a store, the project's files may be on another machine.
+    """
+    return None if options.user or options.store else exists_in(options.folder)
 
 
 def _dreamt(memory: Memory, options: argparse.Namespace) -> Consolidation:

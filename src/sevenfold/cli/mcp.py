@@ -16,6 +16,7 @@ TOKEN_FILE = "mcp-token"
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_folder(command)
+    command.add_argument("--store", metavar="URL")
     command.add_argument("--http", action="store_true")
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument(
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.http:
         from sevenfold.doors.mcp_server import stdio
 
-        stdio.serve(options.folder)
+        stdio.serve(options.folder, options.store)
         return 0
     try:
         from sevenfold.doors.mcp_server import http
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         "Ctrl-C stops it.\n"
     )
     sys.stdout.flush()
-    http.serve(options.folder, host, options.port, secret)
+    http.serve(options.folder, host, options.port, secret, options.store)
     return 0
 
 

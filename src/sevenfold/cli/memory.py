@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sevenfold.cli.text import add_folder, clean, money, plural, run_editor
+from sevenfold.cli.transcripts import add_store, opened_store
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
@@ -31,6 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
     add_folder(command)
+    add_store(command)
     command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
     for name, (_, does) in _ACTIONS.items():
@@ -54,9 +56,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    memory = open_memory(options.folder, user=options.user)
     options.budget = load(options.folder).settings.memory_daily_budget
-    text = perform(memory, options)
+    with opened_store(options.store) as store:
+        text = perform(open_memory(options.folder, user=options.user, store=store), options)
     sys.stdout.write(f"{clean(text)}\n")
     return 1 if options.action == "check" and not text.endswith(ALL_WELL) else 0
 

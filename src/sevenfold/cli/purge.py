@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from getpass import getpass
 from pathlib import Path
 
+from sevenfold.archive import stores
 from sevenfold.archive.upkeep.purge import Progress, find, leaks_with, mask, remove, survey
 from sevenfold.archive.upkeep.rewrite import RecordStamper
 from sevenfold.archive.upkeep.secrets import Leak
 from sevenfold.cli.output import progress_bar
-from sevenfold.cli.text import add_switches, confirm, plural, write
-from sevenfold.errors import InputError, UserError
+from sevenfold.cli.text import add_switches, confirm, one_line, plural, write
+from sevenfold.cli.transcripts import add_store, opened_store
+from sevenfold.errors import InputError, Refused, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
 from sevenfold.stores.home import Home, SessionFiles, user_home
 from sevenfold.stores.jsonl.removal import extent
@@ -31,6 +33,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     target.add_argument("--secret-digest", metavar="DIGEST")
     target.add_argument("--secret-stdin", action="store_true")
     command.add_argument("--project", type=Path, metavar="FOLDER")
+    add_store(command)
     add_switches(command, "--yes", "--dry-run")
 
 
@@ -50,6 +53,13 @@ def _progress() -> Iterator[Progress]:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     must_be_user("sevenfold purge")
+    if options.store:
+        if options.session is None:
+            raise Refused(
+                "a secret is masked in files only; in a store, remove the sessions that hold it: sevenfold scan "
+                "--store URL names them, and sevenfold purge --store URL --session NAME removes one"
+            )
+        return remove_in_store(options.store, options.session, options, "Remove")
     home = user_home()
     if options.session is not None:
         return _purge_session(home, options)
@@ -100,6 +110,22 @@ def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
         raise InputError(f"{options.secret_digest}: this is not a digest; sevenfold scan prints them")
     with _progress() as step:
         return leaks_with(home, digest, step)
+
+
+def remove_in_store(url: str, name: str, options: argparse.Namespace, verb: str) -> int:
+    """Remove a session of a store if the user agrees; its name has to be whole. Returns the exit code."""
+    about = f"{one_line(name, 80)} in this store, with its branches and all that belongs to it\n"
+    with opened_store(url) as store:
+        assert store is not None
+        store.read(name)  # raises if there is none
+    write(about)
+    if options.dry_run:
+        return 0
+    if not confirm(f"{verb} all of it permanently?", options):
+        return DECLINED
+    stores.erase(url, name)
+    write(f"{verb}d.\n")
+    return 0
 
 
 def remove_if_confirmed(

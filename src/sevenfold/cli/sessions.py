@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import (
     add_folder,
     add_switches,
-    confirm,
     duration,
     one_line,
     plural,
@@ -34,7 +32,6 @@ from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.removal import extent
 from sevenfold.stores.lineage import must_be_user
-from sevenfold.stores.registry import open_store
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -77,7 +74,7 @@ def _delete(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     if options.store:
-        return _delete_in_store(options)
+        return purge.remove_in_store(options.store, options.name, options, "Delete")
     home = user_home()
     folder = options.folder
     matching = find(home, options.name, folder)
@@ -93,21 +90,6 @@ def _delete(options: argparse.Namespace) -> int:
         about = f"{session.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
         if code := purge.remove_if_confirmed(home, session, options, about, "Delete"):
             return code
-    return 0
-
-
-def _delete_in_store(options: argparse.Namespace) -> int:
-    """Delete a session of a store; its name has to be whole, because a copy of it is not looked at first."""
-    about = f"{one_line(options.name, 80)} in this store, with its branches and all that belongs to it\n"
-    with closing(open_store(options.store)) as store:
-        store.read(options.name)  # raises if there is none
-    write(about)
-    if options.dry_run:
-        return 0
-    if not confirm("Delete all of it permanently?", options):
-        return purge.DECLINED
-    stores.erase(options.store, options.name)
-    write("Deleted.\n")
     return 0
 
 

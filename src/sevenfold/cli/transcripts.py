@@ -6,12 +6,14 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 from sevenfold.archive import sessions, stores
 from sevenfold.cli.text import complain
 from sevenfold.errors import InputError
+from sevenfold.ports import Store
+from sevenfold.stores.registry import open_store
 
 PATIENCE = 1.0
 """Seconds before progress is shown."""
@@ -20,6 +22,17 @@ PATIENCE = 1.0
 def add_store(command: argparse.ArgumentParser) -> None:
     """Declare the option that names the store of the sessions."""
     command.add_argument("--store", metavar="URL")
+
+
+@contextmanager
+def opened_store(url: str | None) -> Iterator[Store | None]:
+    """The store with this URL while it is used; None without a URL. Raises `InputError` if it is something else."""
+    if url is None:
+        yield None
+        return
+    stores.check_url(url)
+    with closing(open_store(url)) as store:
+        yield store
 
 
 def find(name: str, store: str | None = None) -> Path:

@@ -389,8 +389,15 @@ def conversation(
         raise
 
 
-def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memory:
-    """The memory of the project in a folder (default: the working directory), or with ``user`` the user's memory."""
+def open_memory(
+    folder: Path | str | None = None, *, user: bool = False, store: ports.Store | None = None
+) -> Memory:
+    """The memory of the project in a folder (default: the working directory), or with ``user`` the user's memory.
+
+    With ``store``, it is the memory of that store.
+    """
+    if store is not None:
+        return memory_in(store.user_memory() if user else store.memory(), SystemClock())
     home = user_home()
     path = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
     return memory_in(FileFolder(path), SystemClock())

@@ -60,6 +60,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--mcp-config", dest="mcp", nargs="+", action="extend", default=[], metavar="FILE")
     add("--strict-mcp-config", dest="strict_mcp", action="store_true")
     add("--verbose", action="store_true")
+    add("--store", metavar="URL")
     add_folder(command, exists=True)
     claude_flags.declare(command)
 
@@ -80,7 +81,10 @@ def run(options: argparse.Namespace) -> int:
         from sevenfold.cli.chat.start import forget_if_empty  # loads the agent
 
         if not forget_if_empty(chat.options):
-            sys.stdout.write(f"To continue this session: sevenfold chat --resume {chat.options.name}\n")
+            where = f"--store '{clean(chat.options.store)}' " if chat.options.store else ""
+            sys.stdout.write(
+                f"To continue this session: sevenfold chat {where}--resume {chat.options.name}\n"
+            )
     return 0
 
 

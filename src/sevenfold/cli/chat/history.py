@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from sevenfold.archive import stores
 from sevenfold.cli.text import duration, one_line, size
 from sevenfold.conversation import history
 from sevenfold.errors import TranscriptError
@@ -32,21 +33,31 @@ PRINT_MODE_PREFIX = "p-"
 
 
 class KeptSession(Struct, frozen=True):
-    """A session on disk."""
+    """A session on disk, or in a store."""
 
     name: str
     title: str
     modified: float
     size: int
-    path: Path
+    path: Path | None = None
+    """Its file; None if it is in a store."""
 
     def about(self, now: float) -> str:
         """How long ago the session was last written to, and its size."""
         return f"{duration(max(0.0, now - self.modified))} ago, {size(self.size)}"
 
 
-def sessions(folder: Path) -> list[KeptSession]:
-    """The sessions of a folder that have a title or a message of the user, the newest first."""
+def sessions(folder: Path, store: str = "") -> list[KeptSession]:
+    """The sessions of a folder that have a title or a message of the user, the newest first.
+
+    With the URL of a ``store``, they are the newest sessions there.
+    """
+    if store:
+        return [
+            KeptSession(listed.info.name, listed.title, listed.info.modified, listed.info.size)
+            for listed in stores.listed(store, stores.MOST_LISTED)
+            if listed.title
+        ]
     return [
         KeptSession(file.path.stem, named, file.modified, file.size, file.path)
         for file in user_home().project(folder).sessions()

@@ -42,7 +42,7 @@ def show_resumed(chat: Chat) -> None:
         under_way = lines.heading(call, str(chat.options.folder))
         chat.say("warning", f"cut off when the session ended: {under_way}")
     size = f"{plural(len(view), 'record')} in view, {short_count(chat.agent.session.gauge.seen)} tokens"
-    named = one_line(title(chat.options.files.transcript), 60)
+    named = one_line(title(chat.options.transcript()), 60)
     chat.say("note", f"resumed: {named} ({size})")
     if costs := chat.agent.session.next_costs():
         here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)

@@ -90,7 +90,7 @@ def _export(chat: Chat, rest: str) -> None:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
     target = target if target.is_absolute() else chat.options.folder / target
-    number = exports.export(JsonlLog(chat.options.files.transcript), target, chat.options.name)
+    number = exports.export(JsonlLog(chat.options.transcript()), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
 
@@ -104,7 +104,8 @@ def _clear(chat: Chat, rest: str) -> None:
 
 
 def _resume(chat: Chat, rest: str) -> None:
-    kept = [one for one in history.sessions(chat.options.folder) if one.name != chat.options.name]
+    options = chat.options
+    kept = [one for one in history.sessions(options.folder, options.store) if one.name != options.name]
     if rest:
         chosen = history.find_session(kept, rest)
         if chosen is None:
@@ -123,6 +124,8 @@ def _resume(chat: Chat, rest: str) -> None:
 def _fork(chat: Chat, rest: str) -> None:
     """Go on with a copy of this session, under a name if one is given; the session stays as it is."""
     before = chat.options
+    if before.store:
+        raise Refused(f"{start.COPIED_FROM_STORES}: sevenfold sessions import --store URL {before.name}")
     project = user_home().project(before.folder)
     if not before.files.transcript.is_file():
         raise Refused("there is nothing to copy yet: send a message first")
@@ -266,7 +269,7 @@ def _say_if_free(chat: Chat) -> None:
 
 def _cache(chat: Chat, rest: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
-    figures, _ = profile_file(chat.options.files.transcript)
+    figures, _ = profile_file(chat.options.transcript())
     chat.screen.show(pages.cache_page(whole, chat.spent, figures.cache_breaks))
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +25,7 @@ from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.archive.copying import copy_session
+from sevenfold.archive.stores import SessionInStore, check_url, copy_of
 from sevenfold.cli.chat.claude_flags import (
     ScriptSettings,
     existing_folder,
@@ -32,7 +33,15 @@ from sevenfold.cli.chat.claude_flags import (
     read_servers,
     read_settings,
 )
-from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session, new_name, sessions, title
+from sevenfold.cli.chat.history import (
+    LOOKED_AT,
+    KeptSession,
+    chat_sessions,
+    find_session,
+    new_name,
+    sessions,
+    title,
+)
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import clean, one_line, short_count
@@ -48,16 +57,19 @@ from sevenfold.conversation.controls import (
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.conversation.waiting import FOR_EVER
-from sevenfold.errors import Refused, TranscriptLocked
+from sevenfold.errors import Refused, TranscriptLocked, TranscriptMissing
 from sevenfold.profiles import ALIASES, Profile, find, full_name, names
 from sevenfold.providers import registry
 from sevenfold.providers.models import Lister, is_local
 from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
+from sevenfold.record import entries
+from sevenfold.record.entries import Said
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.files import private_opener, private_parent, reason_of
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.registry import open_store
 from sevenfold.stores.settings_files import load as load_settings
 from sevenfold.stores.trust import Trust, brings, user_folder
 
@@ -74,6 +86,7 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 """The model of a new chat if none is named."""
 HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
+COPIED_FROM_STORES = "a session of a store is not copied within it; copy it here, and go on with the copy"
 MCP_SECONDS = 0.5
 """Seconds a chat waits for MCP servers; slower ones are announced when they are ready."""
 
@@ -109,6 +122,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     """MCP servers the command line names, in addition to those of files; None if it names none."""
     only_servers: bool = False
     """Whether the servers of files are left out."""
+    store: str = ""
+    """The URL of the store with the session; empty: it is a file in the user's home."""
 
     @property
     def offline(self) -> bool:
@@ -119,6 +134,10 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     def files(self) -> SessionFiles:
         """The files of the session."""
         return user_home().project(self.folder).session(self.name)
+
+    def transcript(self) -> Path:
+        """The file with the session as it is now; of a session in a store, a copy."""
+        return recorded_file(self.files.transcript, self.name, self.store)
 
     def no_key(self) -> str:
         """The warning that the offline model answers instead of the chosen one; empty if it does not."""
@@ -134,24 +153,39 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
             raise Refused(f"{missing}; to try without a model: --model {OFFLINE.name}")
 
 
+def recorded_file(path: Path | None, name: str, store: str) -> Path:
+    """The file with a session; if it is in a store, a copy of it as it is now."""
+    if path is not None and not store:
+        return path
+    return copy_of(SessionInStore(store, name), known=True)
+
+
 def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
     """The options for the session and model the command line asks for; raises `Refused` if there is no such session.
 
     ``screen`` asks the user which session to continue; without a screen, the command line must say which.
     """
+    store = given.store or ""
+    if store:
+        check_url(store)
     kept = _chosen(given, folder, screen)
+    if given.fork_session and store:
+        raise Refused(f"{COPIED_FROM_STORES}: sevenfold sessions import --store URL NAME")
     if given.fork_session:
         kept = _copy(kept, folder, printed=given.printed is not None)
     script = read_settings(given.script_settings) if given.script_settings else ScriptSettings()
+    recorded = recorded_file(kept.path, kept.name, store) if kept else None
     model = (
-        full_name(given.model or script.model) or (last_model(kept.path) if kept else "") or DEFAULT_MODEL
+        full_name(given.model or script.model)
+        or (last_model(recorded) if recorded else "")
+        or DEFAULT_MODEL
     )
     profile = find(model)
     if given.effort is not None:
         check_effort(profile, given.effort)
     if given.thinking is not None:
         control_fields(profile, given.effort, given.thinking, given.max_tokens or profile.max_output)
-    last_effort, last_thinking = last_controls(kept.path) if kept else (None, None)
+    last_effort, last_thinking = last_controls(recorded) if recorded else (None, None)
     settings = load_settings(folder, script.settings).settings
     if kept is None and screen is not None and thinks_by_default(profile):
         # Where a model thinks anyway, a user at a terminal may see what it thinks.
@@ -179,6 +213,7 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
         settings={**script.settings, **({"max_retries": FOR_EVER} if given.retry else {})},
         servers=read_servers(given.mcp) if given.mcp else None,
         only_servers=given.strict_mcp,
+        store=store,
     )
 
 
@@ -208,14 +243,15 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
     """The session to continue; None for a new one."""
     if given.resume is None and not given.newest:
         return None
-    kept = sessions(folder)
+    kept = sessions(folder, given.store or "")
+    place = "this store" if given.store else str(folder)
     if given.resume:
         found = find_session(kept, given.resume)
         if found is None:
-            raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
+            raise Refused(f"no session {given.resume} in {place}; 'sevenfold sessions' lists them")
         return found
     if not kept:
-        raise Refused(f"there is no session in {folder} to continue; 'sevenfold chat' starts one")
+        raise Refused(f"there is no session in {place} to continue; 'sevenfold chat' starts one")
     # A user who comes back means a conversation; a script may mean any session.
     kept = chat_sessions(kept) or kept if screen is not None else kept
     if given.newest:
@@ -396,6 +432,8 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "guidance": options.guidance or None,
         "system": options.system or None,
     }
+    if options.store:
+        made["store"] = options.store
     if options.mode is not None:
         made["mode"] = options.mode
     if options.max_tokens is not None:
@@ -433,6 +471,8 @@ def hooks_of(folder: Path) -> Hooks:
 
 def forget_if_empty(options: ChatOptions) -> bool:
     """Remove the session if it has no messages; returns whether it was removed."""
+    if options.store:
+        return _forget_if_empty_in_store(options)
     files = options.files
     if files.transcript.is_file() and title(files.transcript):
         return False
@@ -444,6 +484,20 @@ def forget_if_empty(options: ChatOptions) -> bool:
         path.unlink(missing_ok=True)
     shutil.rmtree(files.agent, ignore_errors=True)
     lock.remove()
+    return True
+
+
+def _forget_if_empty_in_store(options: ChatOptions) -> bool:
+    with closing(open_store(options.store)) as store:
+        try:
+            log = store.read(options.name)
+            if any(isinstance(entries.read(line), Said) for line in log.head(LOOKED_AT)):
+                return False
+            store.erase(options.name)
+        except TranscriptLocked:
+            return False
+        except TranscriptMissing:
+            return True
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -310,7 +309,7 @@ class MemoryAnswer(Struct, frozen=True):
 
 def memory(shelf: SessionShelf, question: MemoryQuestion) -> MemoryAnswer:
     """What is remembered across sessions, of this project and of the user."""
-    entries = _remembered(shelf.folder, whole=bool(question.name))
+    entries = _remembered(shelf, whole=bool(question.name))
     if question.name:
         entries = [entry for entry in entries if entry.name == question.name]
         if not entries:
@@ -320,12 +319,10 @@ def memory(shelf: SessionShelf, question: MemoryQuestion) -> MemoryAnswer:
     return MemoryAnswer(entries[:_MOST_ENTRIES], max(0, len(entries) - _MOST_ENTRIES))
 
 
-def _remembered(folder: Path, *, whole: bool) -> list[MemoryLine]:
-    from sevenfold.session.factory import open_memory  # half as much to load as everything else together
-
+def _remembered(shelf: SessionShelf, *, whole: bool) -> list[MemoryLine]:
     entries: list[MemoryLine] = []
     for scope in ("project", "user"):
-        memory = open_memory(folder, user=scope == "user")
+        memory = shelf.memory(user=scope == "user")
         for known in memory.entries():
             if known.entry.over(memory.today()):
                 continue

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sevenfold import __version__
 from sevenfold.doors.mcp_server import tools
-from sevenfold.doors.mcp_server.sessions import SessionShelf
+from sevenfold.doors.mcp_server.sessions import SessionShelf, shelf_of
 from sevenfold.errors import InputError
 
 PATH = "/mcp"
@@ -129,9 +129,9 @@ class _Guard:
         return None
 
 
-def serve(folder: Path, host: str, port: int, secret: str) -> None:
+def serve(folder: Path, host: str, port: int, secret: str, store: str | None = None) -> None:
     """Serve until interrupted."""
     # No program started this server, so there is no window whose session could be meant.
-    shelf = SessionShelf(folder, lambda: None)
+    shelf = shelf_of(folder, lambda: None, store)
     app = application(shelf, secret, host, port)
     uvicorn.run(app, host=host, port=port, log_level="warning", proxy_headers=False, server_header=False)

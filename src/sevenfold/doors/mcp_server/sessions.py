@@ -18,12 +18,22 @@ from sevenfold.errors import InputError, TranscriptMissing
 if TYPE_CHECKING:
     from sevenfold.archive.sessions import StoredSession
     from sevenfold.archive.transcript import ArchivedSession
+    from sevenfold.memory.memory import Memory
 
 MOST_OPEN = 16
 """Sessions whose index is kept for the next question."""
 _LISTED = 5
 
 Window = Callable[[], WindowSession | None]
+
+
+def shelf_of(folder: Path, window: Window, store: str | None) -> SessionShelf:
+    """The sessions of this machine, or those of the store with this URL."""
+    if store is None:
+        return SessionShelf(folder, window)
+    from sevenfold.doors.mcp_server.store_sessions import StoreShelf
+
+    return StoreShelf(folder, store)
 
 
 class SessionShelf:
@@ -42,6 +52,14 @@ class SessionShelf:
         """The folder of the project; after a change of folder in the window, still the one it began in."""
         window = self._window()
         return window.folder if window else self._folder
+
+    def memory(self, *, user: bool) -> Memory:
+        """What is remembered of the project, or of the user."""
+        from sevenfold.session.factory import (
+            open_memory,  # half as much to load as everything else together
+        )
+
+        return open_memory(self.folder, user=user)
 
     def named(self, name: str) -> ArchivedSession:
         """The session with this id, beginning of an id, or title; without a name, this window's."""
@@ -86,6 +104,12 @@ class SessionShelf:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
         return session
+
+    def forget(self, path: Path) -> None:
+        """Close a session, if it is open."""
+        session = self._open.pop(path, None)
+        if session is not None:
+            session.close()
 
     def close(self) -> None:
         """Close all sessions."""

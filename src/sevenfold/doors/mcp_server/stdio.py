@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from sevenfold.doors.mcp_server import protocol, tools
 from sevenfold.doors.mcp_server.protocol import Cancelled, RequestId, ToolRequest
-from sevenfold.doors.mcp_server.sessions import SessionShelf
+from sevenfold.doors.mcp_server.sessions import SessionShelf, shelf_of
 from sevenfold.doors.plugins import window
 
 MOST_BYTES = 4 << 20
@@ -25,10 +25,11 @@ _PATIENCE = 30.0
 """Seconds that answers under way may still take when the input has ended."""
 
 
-def serve(folder: Path) -> None:
-    """Serve standard input and output until the input ends."""
+def serve(folder: Path, store: str | None = None) -> None:
+    """Serve standard input and output until the input ends; ``store`` is the URL of the store to serve instead."""
+    shelf = shelf_of(folder, window.current, store)
     output = _private_output()
-    _Server(SessionShelf(folder, window.current), output).serve(sys.stdin.buffer)
+    _Server(shelf, output).serve(sys.stdin.buffer)
 
 
 def _private_output() -> BinaryIO:
