@@ -290,6 +290,130 @@ def test_a_database_that_cannot_be_reached_is_a_clear_error():
         registry.open_store("postgresql://localhost:1/none?forced=maybe")
 
 
+# -- announcing ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def relaxed(tmp_path: Path) -> Iterator[PostgresStore]:
+    """A store whose appends do not wait for the disk, so that some need not wait for an answer."""
+    store = PostgresStore.at(postgres().url(project=str(tmp_path), forced="no"))
+    yield store
+    store.close()
+
+
+def waiting(store: PostgresStore) -> int:
+    """How many statements were sent whose answers nobody has read."""
+    return len(store._database._announced)
+
+
+@pytest.mark.spec("S34.13")
+def test_what_is_announced_is_in_the_log_for_whoever_asks_next(relaxed):
+    log = relaxed.open("s")
+    log.append([b"one\n"])
+    asking = [
+        lambda: said(log),
+        lambda: [line for _, line in log.find(b"announced 1")],
+        lambda: [line for _, line in log.marked("said")],
+        log.renew,
+        lambda: log.append([b"after\n"]),
+    ]
+    for number, ask in enumerate(asking):
+        (position,) = log.announce([b"announced %d\n" % number])
+        assert waiting(relaxed) == 1
+        ask()
+        assert waiting(relaxed) == 0
+        assert next(iter(log.read(position))) == (position, b"announced %d\n" % number)
+    log.announce([b"last\n"])
+    log.close()
+    assert waiting(relaxed) == 0
+    assert said(relaxed.read("s"))[-2:] == [b"after\n", b"last\n"]
+    assert len(said(relaxed.read("s"))) == 8
+
+
+@pytest.mark.spec("S34.13")
+def test_what_was_announced_survives_the_end_of_its_process(tmp_path, relaxed):
+    program = f"""
+        import os, signal
+        from sevenfold.stores.postgres.store import PostgresStore
+        store = PostgresStore.at({postgres().url(project=str(tmp_path), forced="no")!r})
+        log = store.open("s")
+        log.append([b"one\\n"])
+        log.announce([b"two\\n"])
+        assert store._database._announced
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    log = relaxed.open("s", take=True)  # waits for the row, and with it for what its writer was sent to do
+    assert said(log) == [b"one\n", b"two\n"]
+    log.close()
+
+
+@pytest.mark.spec("S34.13")
+def test_an_announcement_of_an_overtaken_writer_is_refused_with_its_next_call(relaxed):
+    log = relaxed.open("s")
+    log.append([b"one\n"])
+    other = relaxed.open("s", take=True)
+    log.announce([b"late\n"])
+    assert said(log) == [b"one\n"]  # reading goes on
+    for _ in range(2):
+        with pytest.raises(TranscriptOvertaken):
+            log.append([b"later\n"])
+    other.append([b"two\n"])
+    assert said(other) == [b"one\n", b"two\n"]
+    other.close()
+    log.close()
+
+
+@pytest.mark.spec("S34.13")
+def test_a_writer_that_heard_nothing_for_long_waits_for_the_answer(relaxed, monkeypatch):
+    monkeypatch.setattr("sevenfold.stores.postgres.log.SURELY_HELD", 0.0)
+    log = relaxed.open("s")
+    relaxed.open("s", take=True).close()
+    with pytest.raises(TranscriptOvertaken):
+        log.announce([b"late\n"])
+    log.close()
+
+
+@pytest.mark.spec("S34.13")
+def test_announcing_waits_where_commits_wait_for_the_disk(store):
+    log = store.open("s")
+    log.announce([b"one\n"])
+    assert waiting(store) == 0
+    log.close()
+
+
+@pytest.mark.spec("S34.13")
+def test_an_announcement_whose_connection_broke_is_made_once(relaxed):
+    log = relaxed.open("s")
+    log.append([b"one\n"])
+    for number in range(3):
+        log.announce([b"announced %d\n" % number])
+        with owner() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'"
+            )
+        log.append([b"after %d\n" % number])
+    lines = [b"announced %d\n" % number for number in range(3)]
+    after = [b"after %d\n" % number for number in range(3)]
+    assert said(log) == [b"one\n", *(line for pair in zip(lines, after, strict=True) for line in pair)]
+    log.close()
+
+
+@pytest.mark.spec("S34.13")
+def test_only_half_of_the_connections_wait_for_answers(tmp_path):
+    store = PostgresStore.at(postgres().url(project=str(tmp_path), forced="no", connections="4"))
+    logs = [store.open(f"s{number}") for number in range(6)]
+    for log in logs:
+        log.announce([b"one\n"])
+    assert waiting(store) == 2
+    assert all(said(log) == [b"one\n"] for log in logs)
+    assert waiting(store) == 0
+    for log in logs:
+        log.close()
+    store.close()
+
+
 # -- tables ----------------------------------------------------------------------------------------
 
 

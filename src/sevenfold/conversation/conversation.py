@@ -462,7 +462,8 @@ class Conversation(AskedElsewhere):
             number=account.requests,
             spent=account.usd,
         )
-        recorded = self.transcript.decide(marked)
+        # Whoever holds a call for a worker that may be killed goes by its record.
+        recorded = self.transcript.decide(marked, announced=not self.settings.broker)
         self.account = replace(account, requests=marked.number + 1, tip=sends_to or account.tip)
         return recorded
 

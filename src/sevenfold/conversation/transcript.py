@@ -6,7 +6,7 @@ either. Nothing else writes to a log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -65,6 +65,8 @@ class Transcript:
 
     def __init__(self, log: Log, place: Place, *, clock: Clock, ids: Ids) -> None:
         self.log = log
+        # Logs of other packages may have no such method.
+        self._announce: Callable[[Sequence[bytes]], Sequence[int]] = getattr(log, "announce", log.append)
         self.place = place
         self._clock = clock
         self._ids = ids
@@ -178,10 +180,13 @@ class Transcript:
         self._write(lines.cleared(at, about))
         return at.uuid
 
-    def decide(self, decision: Made) -> Made:
-        """Record one of our own decisions at the current tip; returns it with its id."""
+    def decide(self, decision: Made, *, announced: bool = False) -> Made:
+        """Record one of our own decisions at the current tip; returns it with its id.
+
+        One that is ``announced`` says what is about to be done; see `sevenfold.stores.log.announcing`.
+        """
         record = replace(decision, id=self._ids.new(), at=self.view.tip, timestamp=self._now())
-        self._write(lines.decided(record))
+        self._write(lines.decided(record), announced=announced)
         return record
 
     def label(self, kind: str, text: str) -> None:
@@ -320,7 +325,7 @@ class Transcript:
                 "it can be read, but only a newer Sevenfold can continue it"
             )
 
-    def _write(self, record: Written) -> Measured | None:
+    def _write(self, record: Written, *, announced: bool = False) -> Measured | None:
         """Write a record, or hold it back inside `atomic`, and fold it."""
         view = self.view
         if self._closed or view.unknown_kinds:
@@ -330,7 +335,7 @@ class Transcript:
         position = -1
         if self._unwritten is None:
             line = record.line
-            (position,) = self.log.append((line,))
+            (position,) = (self._announce if announced else self.log.append)((line,))
             self.written += len(line)
         else:
             self._unwritten.append(record)

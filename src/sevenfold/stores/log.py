@@ -7,7 +7,7 @@ A database that has an index overrides `marked`, which all queries but `mentions
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import accumulate, islice
 from typing import TypedDict, TypeVar, cast
@@ -198,6 +198,11 @@ class BranchLog(LineLog):
         """Append lines to the branch; the base log does not change."""
         return self._continuation.append(lines, durable=durable)
 
+    @property
+    def announce(self) -> Callable[[Sequence[bytes]], Sequence[int]]:
+        """Appends lines to the branch that say what is about to be done; see `announcing`."""
+        return announcing(self._own)
+
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on, first those of the base."""
         if start < self._start:
@@ -219,6 +224,17 @@ class BranchLog(LineLog):
     def close(self) -> None:
         """Release the branch, so that others can write to it."""
         self._continuation.close()
+
+
+def announcing(log: Log) -> Callable[[Sequence[bytes]], Sequence[int]]:
+    """The function that appends lines which say what is about to be done, such as asking a model.
+
+    A log in which an append is a round trip may have a method ``announce`` for that. It may return when the lines have
+    left this process for good, and wait for the answer with the next call, which then raises what `append` would have
+    raised.
+    """
+    announce: Callable[[Sequence[bytes]], Sequence[int]] = getattr(log, "announce", log.append)
+    return announce
 
 
 def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:

@@ -30,6 +30,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from sevenfold.errors import TranscriptDenied, TranscriptError, TranscriptFull
 from sevenfold.stores.leases import RENEWALS
+from sevenfold.stores.postgres.connection import AnnouncedStatement, TenantConnection
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -40,9 +41,6 @@ _NAMED = re.compile(r"^-- (.+) --$", re.M)
 _FOR_TRANSACTION = (
     b"SELECT set_config('sevenfold.tenant', %s, true), set_config('synchronous_commit', %s, true)"
 )
-_FOR_CONNECTION = (
-    b"SELECT set_config('sevenfold.tenant', %s, false), set_config('synchronous_commit', %s, false)"
-)
 _NOT_FOR_LONG = b"SET LOCAL idle_in_transaction_session_timeout = '60 s'"
 """A process that is frozen in the middle of a transaction must not hold its locks for ever."""
 _ENDED_SOON = b"SET LOCAL transaction_timeout = '20 s'"
@@ -51,6 +49,7 @@ _ENDS_TRANSACTIONS = 170_000
 _CONNECT_SECONDS = 10
 _PATIENCE = 30.0
 """For how many seconds to try again what failed because the server was away."""
+_SHORT_WAIT = 0.05
 _PAUSE = 0.1
 _AWAY = ("57P01", "57P02", "57P03", "25006")
 """SQLSTATEs of a server that is stopping, has stopped, is starting, or is a standby now."""
@@ -88,19 +87,6 @@ def migrations() -> Mapping[int, bytes]:
     return {int(file.name.partition("_")[0]): file.read_bytes() for file in files}
 
 
-class TenantConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that works for one tenant at a time."""
-
-    _bound: tuple[int, str] | None = None
-
-    def bind(self, tenant: int, waits: str) -> None:
-        """Work for this tenant from now on; ``waits`` says whether commits wait for the disk."""
-        if self._bound != (tenant, waits):
-            self._bound = None
-            self.execute(_FOR_CONNECTION, (str(tenant), waits))
-            self._bound = tenant, waits
-
-
 class Database:
     """The connections of this process to one database, and this process as a holder of leases."""
 
@@ -128,6 +114,9 @@ class Database:
         self._stopped: threading.Event | None = None
         """Ends the thread that renews this process's sign of life; None until there is one."""
         self._abandoned: deque[tuple[int, int, int]] = deque()
+        self._lendable = threading.Semaphore(address.connections // 2)
+        """How many more statements may hold a connection while nobody waits for their answers."""
+        self._announced: set[AnnouncedStatement] = set()
 
     def rows(
         self, tenant: int, query: str | bytes, /, *, forced: bool | None = None, **values: Any
@@ -175,6 +164,36 @@ class Database:
                 connection.bind(tenant, waits)
                 cursor = connection.execute(_sql(query), parameters, binary=True)
             return cursor.fetchall() if cursor.description else []
+
+    def announce(self, tenant: int, query: str, values: Mapping[str, Any]) -> AnnouncedStatement | None:
+        """Send a statement without waiting for its answer; None if it was not sent, and is to be run as usual.
+
+        Only where commits need not wait for the disk: there a statement that the server has got is as safe as one that
+        it has answered.
+        """
+        if self.address.forced or self.address.pooler or not self._lendable.acquire(blocking=False):
+            return None
+        self._check_process()
+        try:
+            connection = self._pool.getconn(timeout=_SHORT_WAIT)
+        except psycopg.Error:
+            self._lendable.release()
+            return None
+        sent = AnnouncedStatement(connection, self._take_back)
+        try:
+            connection.bind(tenant, "off")
+            connection.announce(query.encode(), statement(query), values)
+        except psycopg.Error:
+            # Perhaps it was sent: a statement that appends is never carried out twice, so it is run again.
+            self._take_back(sent)
+            return None
+        self._announced.add(sent)
+        return sent
+
+    def _take_back(self, sent: AnnouncedStatement) -> None:
+        self._announced.discard(sent)
+        self._pool.putconn(sent.connection)
+        self._lendable.release()
 
     def _check_process(self) -> None:
         """Raise in a child that was forked: two processes on one connection would get each other's answers."""
@@ -238,6 +257,9 @@ class Database:
         with suppress(TranscriptError):
             self.rows(0, "sweep workers")
         while not stopped.wait(self.address.lease_seconds / RENEWALS):
+            # A model may take minutes, and meanwhile others can use the connection.
+            for sent in list(self._announced):
+                sent.written()
             try:
                 self.beat()
                 while self._abandoned:
@@ -254,6 +276,8 @@ class Database:
             self._stopped.set()
             with suppress(TranscriptError):
                 self.rows(0, "end worker", **self._life)
+        for sent in list(self._announced):
+            sent.written()
         self._pool.close()
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sevenfold.errors import TranscriptError, TranscriptLost, TranscriptOvertaken
+from sevenfold.stores.leases import RENEWALS
 from sevenfold.stores.log import BranchLog, LineLog, positions
 from sevenfold.stores.marks import ON_NEARLY_EVERY_LINE, Mark
+from sevenfold.stores.postgres.connection import AnnouncedStatement
 from sevenfold.stores.postgres.database import Database
 from sevenfold.stores.postgres.marks import digest, digests_of
 
@@ -21,6 +25,9 @@ _PAGES = (16, 512)
 """The number of lines that are read at once: at first, and at most."""
 _PAGE_BYTES = 1 << 20
 """A page of more bytes is followed by a smaller one."""
+SURELY_HELD = 1.0
+"""For how many seconds after an answer of the database nobody is taken to have taken over, at most; also with shorter
+leases nobody can have, but for those who take a session by force."""
 _RECENT_BYTES = 1 << 18
 """How much of what a writer appended last it can read again without asking the database."""
 
@@ -79,6 +86,11 @@ class PostgresLog(LineLog):
         self._closed = fence == 0
         self._alone = threading.Lock()
         self._recent = RecentLines()
+        self._announced: tuple[int, Sequence[bytes], AnnouncedStatement] | None = None
+        """Lines whose append was sent and not answered yet, and their position."""
+        self._answered = time.monotonic()
+        """When the database last confirmed that the lease is held."""
+        self._surely_held = min(SURELY_HELD, self.lease_seconds / RENEWALS)
         self._lost = _release_if_lost(self, database, tenant, log, fence) if fence else None
 
     # -- writing ---------------------------------------------------------------------------------
@@ -88,20 +100,79 @@ class PostgresLog(LineLog):
         if self._closed:
             raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
         with self._alone:
+            self._settle()
             first = self._size
             if not self._written(lines, first, durable=durable):
                 # Others have written behind these lines, or the database has lost them.
                 self._recent.clear()
                 raise self._refusal()
-            self._size = first + sum(map(len, lines))
-            self._recent.add(first, lines)
+            self._take(first, lines)
             return positions(first, lines)
 
-    def _written(self, lines: Sequence[bytes], first: int, *, durable: bool) -> bool:
-        """Run the statement until the server answers; whether the lines are in the log now."""
+    def announce(self, lines: Sequence[bytes]) -> Sequence[int]:
+        """Append lines without waiting for the answer, where nothing is lost by that.
+
+        See `sevenfold.stores.log.announcing`.
+
+        The server has the statement when this returns, so it survives the end of this process as an append does that
+        was answered. That nobody has taken over is known without an answer if the last one is younger than any lease.
+        """
+        with self._alone:
+            self._settle()
+            if (
+                not self._closed
+                and len(lines) == 1
+                and time.monotonic() - self._answered < self._surely_held
+            ):
+                first = self._size
+                query, values = self._append_of(lines, first)
+                sent = self._database.announce(self._tenant, query, values)
+                if sent is not None:
+                    self._announced = first, lines, sent
+                    self._size = first + sum(map(len, lines))
+                    return positions(first, lines)
+        return self.append(lines)
+
+    def _settle(self) -> None:
+        """Wait for the answer to what was announced; raises as `append` does if it was refused."""
+        if self._announced is None:
+            return
+        first, lines, sent = self._announced
+        written = sent.written()
+        if written is None:
+            written = self._written(lines, first, durable=False, earlier=1)
+        self._announced = None
+        if not written:
+            self._size = first
+            self._recent.clear()
+            raise self._refusal()
+        self._take(first, lines)
+
+    def _settle_to_read(self) -> None:
+        """Let what was announced be in the log; if it was refused, the next append says so again."""
+        if self._announced is not None:
+            with self._alone, suppress(TranscriptOvertaken, TranscriptLost):
+                self._settle()
+
+    def _take(self, first: int, lines: Sequence[bytes]) -> None:
+        """Take note that lines are in the log."""
+        self._answered = time.monotonic()
+        self._size = first + sum(map(len, lines))
+        self._recent.add(first, lines)
+
+    def _append_of(self, lines: Sequence[bytes], first: int) -> tuple[str, dict[str, Any]]:
+        """The statement that appends lines at a position, and its values."""
         query, values = _appending(lines, first)
         values |= {"log": self.log, "fence": self.fence, "at": first, "bytes": sum(map(len, lines))}
-        attempts = 0
+        return query, values
+
+    def _written(self, lines: Sequence[bytes], first: int, *, durable: bool, earlier: int = 0) -> bool:
+        """Run the statement until the server answers; whether the lines are in the log now.
+
+        ``earlier`` is how often it was sent before.
+        """
+        query, values = self._append_of(lines, first)
+        attempts = earlier
 
         def attempt() -> bool:
             nonlocal attempts
@@ -134,6 +205,8 @@ class PostgresLog(LineLog):
 
     def renew(self) -> None:
         """Extend the lease, with all others of this process; raises `TranscriptOvertaken` if it is another's."""
+        with self._alone:
+            self._settle()
         state = self._state()
         if state is None or state[0] != self.fence:
             raise self._overtaken()
@@ -146,6 +219,7 @@ class PostgresLog(LineLog):
     def close(self) -> None:
         """Release the lease."""
         if not self._closed:
+            self._settle_to_read()
             self._closed = True
             if self._lost is not None:
                 self._lost.detach()
@@ -166,6 +240,7 @@ class PostgresLog(LineLog):
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on."""
+        self._settle_to_read()
         # Who reads a log from its beginning wants what the database has.
         recent = self._recent.since(start) if start else None
         if recent is not None:
@@ -191,6 +266,7 @@ class PostgresLog(LineLog):
         return self._backwards("marked lines", before, name=digest(mark, name))
 
     def _backwards(self, query: str, before: int | None, **values: Any) -> Iterator[tuple[int, bytes]]:
+        self._settle_to_read()
         # Most callers stop at the first line.
         most = 2
         before = _END if before is None else before
