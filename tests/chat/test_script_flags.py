@@ -150,11 +150,13 @@ def test_a_session_goes_on_as_a_copy_and_is_left_as_it_is(
 ) -> None:
     run(capsys, "-p", "the first", "--model", "offline")
     [first] = sessions(folder)
+    assert first.path
     before = first.path.read_bytes()
     code, out, _ = run(capsys, "--continue", "--fork-session", "-p", "the second", "--model", "offline")
     assert (code, out.count("the second")) == (0, 1)
     assert first.path.read_bytes() == before
     copy = next(kept for kept in sessions(folder) if kept.name != first.name)
+    assert copy.path
     assert copy.path.read_bytes().startswith(before)
 
 
@@ -164,6 +166,7 @@ def test_a_session_that_is_open_elsewhere_offers_a_copy(
 ) -> None:
     run(capsys, "-p", "the first", "--model", "offline")
     [first] = sessions(folder)
+    assert first.path
     log = JsonlLog.open(first.path)
     try:
         code, _, err = run(capsys, "-p", "more", "--resume", first.name, "--model", "offline")

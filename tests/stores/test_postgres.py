@@ -29,6 +29,7 @@ from sevenfold.errors import (
 )
 from sevenfold.ports import AgentMessage
 from sevenfold.stores import registry
+from sevenfold.stores.log import announcing
 from sevenfold.stores.postgres import database
 from sevenfold.stores.postgres.store import PostgresStore
 from sevenfold.testing.logs import lines_of as said
@@ -318,12 +319,12 @@ def test_what_is_announced_is_in_the_log_for_whoever_asks_next(relaxed):
         lambda: log.append([b"after\n"]),
     ]
     for number, ask in enumerate(asking):
-        (position,) = log.announce([b"announced %d\n" % number])
+        (position,) = announcing(log)([b"announced %d\n" % number])
         assert waiting(relaxed) == 1
         ask()
         assert waiting(relaxed) == 0
         assert next(iter(log.read(position))) == (position, b"announced %d\n" % number)
-    log.announce([b"last\n"])
+    announcing(log)([b"last\n"])
     log.close()
     assert waiting(relaxed) == 0
     assert said(relaxed.read("s"))[-2:] == [b"after\n", b"last\n"]
@@ -354,7 +355,7 @@ def test_an_announcement_of_an_overtaken_writer_is_refused_with_its_next_call(re
     log = relaxed.open("s")
     log.append([b"one\n"])
     other = relaxed.open("s", take=True)
-    log.announce([b"late\n"])
+    announcing(log)([b"late\n"])
     assert said(log) == [b"one\n"]  # reading goes on
     for _ in range(2):
         with pytest.raises(TranscriptOvertaken):
@@ -371,14 +372,14 @@ def test_a_writer_that_heard_nothing_for_long_waits_for_the_answer(relaxed, monk
     log = relaxed.open("s")
     relaxed.open("s", take=True).close()
     with pytest.raises(TranscriptOvertaken):
-        log.announce([b"late\n"])
+        announcing(log)([b"late\n"])
     log.close()
 
 
 @pytest.mark.spec("S34.13")
 def test_announcing_waits_where_commits_wait_for_the_disk(store):
     log = store.open("s")
-    log.announce([b"one\n"])
+    announcing(log)([b"one\n"])
     assert waiting(store) == 0
     log.close()
 
@@ -388,7 +389,7 @@ def test_an_announcement_whose_connection_broke_is_made_once(relaxed):
     log = relaxed.open("s")
     log.append([b"one\n"])
     for number in range(3):
-        log.announce([b"announced %d\n" % number])
+        announcing(log)([b"announced %d\n" % number])
         with owner() as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'"
@@ -405,7 +406,7 @@ def test_only_half_of_the_connections_wait_for_answers(tmp_path):
     store = PostgresStore.at(postgres().url(project=str(tmp_path), forced="no", connections="4"))
     logs = [store.open(f"s{number}") for number in range(6)]
     for log in logs:
-        log.announce([b"one\n"])
+        announcing(log)([b"one\n"])
     assert waiting(store) == 2
     assert all(said(log) == [b"one\n"] for log in logs)
     assert waiting(store) == 0
