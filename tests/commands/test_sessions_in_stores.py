@@ -172,6 +172,7 @@ WITHOUT_STORE = {
     "doctor": "looks at the machine",
     "trust": "is about folders",
     "gc": "removes files; in a store, results go with their session",
+    "decisions": "answers a gateway, which records on this machine",
     "gateway": "records what passes through it on this machine",
     "simulate": "stands in for a provider, and keeps nothing",
 }
