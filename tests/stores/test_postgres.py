@@ -402,6 +402,17 @@ def test_an_announcement_whose_connection_broke_is_made_once(relaxed):
 
 
 @pytest.mark.spec("S34.13")
+def test_a_branch_announces_to_its_own_log(relaxed):
+    filled(relaxed, "s", b"one\n")
+    branch = relaxed.branch("s", "b")
+    announcing(branch)([b"two\n"])
+    assert waiting(relaxed) == 1
+    branch.append([b"three\n"])
+    assert said(branch) == [b"one\n", b"two\n", b"three\n"]
+    branch.close()
+
+
+@pytest.mark.spec("S34.13")
 def test_only_half_of_the_connections_wait_for_answers(tmp_path):
     store = PostgresStore.at(postgres().url(project=str(tmp_path), forced="no", connections="4"))
     logs = [store.open(f"s{number}") for number in range(6)]

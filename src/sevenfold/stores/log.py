@@ -201,7 +201,7 @@ class BranchLog(LineLog):
     @property
     def announce(self) -> Callable[[Sequence[bytes]], Sequence[int]]:
         """Appends lines to the branch that say what is about to be done; see `announcing`."""
-        return announcing(self._own)
+        return announcing(self._continuation)
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a position on, first those of the base."""
