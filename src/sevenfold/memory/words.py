@@ -110,6 +110,7 @@ def shared(words: Iterable[str], other_words: frozenset[str]) -> frozenset[str]:
     """Those words that also occur in the others, regardless of endings."""
     beginnings = _by_beginning(other_words)
     held = set()
+    # Comparing each word with each would take minutes in a large memory, so only those that begin alike are.
     for word in words:
         if any(same_word(word, other) for other in beginnings.get(word[:ROOT], ())):
             held.add(word)

@@ -41,6 +41,7 @@ class Item(Struct, frozen=True, gc=False):
     def of(cls, record: Said, seq: int, *, weighs: bool = True) -> Item:
         """The item for a record that no decision has touched."""
         shown = () if record.synthetic else record.blocks
+        # Servers refuse blank text. Hardly any record has some, so all others share the tuple of their record.
         for block in shown:
             if block.kind == "text" and block.blank:
                 shown = tuple([block for block in shown if not block.blank])

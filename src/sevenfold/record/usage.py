@@ -87,6 +87,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         short = split.ephemeral_5m_input_tokens
         long = split.ephemeral_1h_input_tokens
         if short + long not in (0, plain.cache_creation_input_tokens):
+            # Split and total disagree, as at the end of a stream: `of` knows which counts.
             return cls.of(_decoded(reported))
         return cls(
             input_tokens=plain.input_tokens,

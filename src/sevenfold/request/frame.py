@@ -340,6 +340,7 @@ def _fixed(frame: Frame, cache: Cache, sizes: Sizes, lifetimes: Lifetimes) -> li
     for index, size in enumerate(sizes.system):
         if size >= cache.minimum:
             markers.append(Marker("system", index, ttl=lifetimes.fixed))
+    # The provider takes four markers in all, and the conversation may need two.
     return markers[-2:]
 
 

@@ -209,6 +209,7 @@ def _shrink(
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Attempt]:
     """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
+    # Half of the room is left for the summaries of the parts before, which each request repeats.
     chunks = shorten.chunks(lean, max(1_000, room // 2), task.c.epoch.gauge.estimator.tokens)
     attempt = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -134,7 +135,8 @@ def named(lines: Iterable[str], messages: Sequence[UserMessage]) -> list[UserMes
     """The messages with the marks that a model's lines give them; the lines that name none of them are ignored."""
     by_name = {message.name: index for index, message in enumerate(messages)}
     marked = list(messages)
-    number = 1 + max((mark.number for message in messages for mark in message.marks), default=0)
+    all_marks = chain.from_iterable(message.marks for message in messages)
+    number = 1 + max((mark.number for mark in all_marks), default=0)
     for answer_line in lines:
         match = _NAMED.match(answer_line.strip())
         index, spans = _meant(match["id"], messages, by_name) if match else (-1, ())

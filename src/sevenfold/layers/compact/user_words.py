@@ -313,12 +313,13 @@ class _Choice:
     def _cut(self, wanted: _Wanted, limit: int, *, ends: bool) -> ShownMessage:
         """A message cut to ``limit`` tokens: its lasting parts, with ``ends`` also its beginning and its end."""
         text = wanted.message.text
-        per_token = len(text) / max(1, wanted.size)  # characters
+        # Counting is slow, so a cut is made by characters and counted; if it is too long, a tighter one follows.
+        characters_per_token = len(text) / max(1, wanted.size)
         room = limit
         for _ in range(_TRIES):
-            spans = _first_that_fit(wanted.spans, int(room * per_token))
+            spans = _first_that_fit(wanted.spans, int(room * characters_per_token))
             if ends or not spans:
-                spare = max(0, int(room * per_token) - sum(end - start for start, end in spans))
+                spare = max(0, int(room * characters_per_token) - sum(end - start for start, end in spans))
                 spans = merged([*spans, *_ends(text, spare)])
             shown = excerpt(text, spans)
             if self._size(wanted.message, shown) <= limit:
