@@ -445,8 +445,9 @@ class EngineChooser:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
             return "it summarises from the start only"
-        calls = {call for item in divided.hidden for call in item.said.calls}
-        if not calls <= {call for item in divided.hidden for call in item.said.answers}:
+        records = [item.said for item in divided.hidden]
+        calls = set(chain.from_iterable(record.calls for record in records))
+        if not calls.issubset(chain.from_iterable(record.answers for record in records)):
             return "a call in it has no result"
         return ""
 
