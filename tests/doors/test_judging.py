@@ -106,3 +106,24 @@ def test_after_three_dearer_requests_in_a_row_the_programs_own_bytes_are_sent_an
     followed, _ = prepared(follower, messages, {"x-sevenfold-session": "work"})
     assert followed.body is None
     follower.close()
+
+
+@pytest.mark.spec("S40.4")
+def test_a_refusal_that_the_programs_own_request_gets_too_is_not_held_against_our_changes() -> None:
+    follower = following([])
+    messages: list[dict[str, Any]] = []
+    headers = {"x-sevenfold-session": "work"}
+    refusals = 0
+    for number in range(60):
+        messages.append({"role": "user", "content": f"And day {number}? {FILLER}"})
+        followed, sent = prepared(follower, messages, headers)
+        if followed.body is not None and refusals < 3:
+            refusals += 1
+            follower.refused(followed)
+            follower.ended(followed, CallEnd(400, None, "there is no such field"))
+            followed, sent = prepared(follower, messages, headers)
+            assert followed.body is not None
+        content = answered_cold(follower, followed, sent, number, is_held=True)
+        messages.append({"role": "assistant", "content": content})
+    assert refusals == 3
+    follower.close()

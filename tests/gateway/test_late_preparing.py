@@ -23,6 +23,10 @@ from sevenfold.stores.jsonl.store import JsonlStore
 SESSION = {"x-sevenfold-session": "late"}
 
 
+async def no_ping() -> None:
+    raise AssertionError("nothing is waited for")
+
+
 def call(*texts: str) -> ClientCall:
     messages = [
         {"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(texts)
@@ -61,7 +65,7 @@ def test_a_late_request_goes_out_untouched_and_its_conversation_is_left_alone_un
     recorder.submit(0, partial(_waited_for, is_free))
 
     async def prepare() -> FollowedCall | None:
-        prepared = await door.prepare(call("Look after the pier."), "http://127.0.0.1:9")
+        prepared = await door.prepare(call("Look after the pier."), "http://127.0.0.1:9", no_ping)
         is_free.set()
         recorder.submit(0, taken_in.set)
         await asyncio.to_thread(taken_in.wait)

@@ -73,6 +73,8 @@ class FollowedCall(Struct, frozen=True):
     """What to send in place of the program's own body; None to send that."""
     untouched: bytes | None = None
     """What to send if the provider refuses ``body``; None to send the program's own."""
+    waits: bool = False
+    """Whether it is better to wait for a summary that is under way."""
 
 
 class ConversationFollower:

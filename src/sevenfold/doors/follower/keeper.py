@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.gate import Gate
 from sevenfold.doors.follower.consent import Consent
 from sevenfold.doors.follower.follower import (
+    CallEnd,
     ClientCall,
     ConversationFollower,
     FollowedCall,
@@ -116,10 +117,11 @@ class KeepingFollower(ConversationFollower):
         if isinstance(conversation, KeptConversation):
             self._closed += conversation.figures
 
-    def prepare(self, call: ClientCall, address: str) -> FollowedCall:
+    def prepare(self, call: ClientCall, address: str, *, may_wait: bool = False) -> FollowedCall:
         """Take in a request to the server at ``address``; its ``body`` is what to send, if it is not the program's own.
 
-        Raises `MalformedRequest` if the request cannot be read.
+        If it ``may_wait`` and ``waits`` for a summary, call `decide` once there is one or it takes too long. Raises
+        `MalformedRequest` if the request cannot be read.
         """
         followed = self.sent(call)
         conversation = followed.conversation
@@ -129,12 +131,24 @@ class KeepingFollower(ConversationFollower):
             if followed.alignment is None:
                 return self._aside(followed, conversation)
             conversation.led_through(self._client_for(call, address), call.api)
-            bodies = conversation.bodies(followed.request, preceding_of(call, followed.request), call.body)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
             conversation.went_out_untouched(call.body)
             return followed
-        return replace(followed, body=bodies.body, untouched=bodies.untouched)
+        return self.decide(call, followed, may_wait=may_wait)
+
+    def decide(self, call: ClientCall, followed: FollowedCall, *, may_wait: bool = False) -> FollowedCall:
+        """Decide what is sent for a request that was taken in."""
+        conversation = followed.conversation
+        assert isinstance(conversation, KeptConversation)
+        preceding = preceding_of(call, followed.request)
+        try:
+            bodies = conversation.bodies(followed.request, preceding, call.body, may_wait=may_wait)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
+            self._options.failed(error)
+            conversation.went_out_untouched(call.body)
+            return replace(followed, waits=False)
+        return replace(followed, body=bodies.body, untouched=bodies.untouched, waits=bodies.waits)
 
     def close(self) -> None:
         """Close all sessions, and the connections of our own calls."""
@@ -157,10 +171,21 @@ class KeepingFollower(ConversationFollower):
             return followed
         return replace(followed, body=conversation.shown_to_summarise(followed.request))
 
+    def has_summary_under_way(self, call: FollowedCall) -> bool:
+        """Whether a summary is being made for the conversation of a request."""
+        conversation = call.conversation
+        return isinstance(conversation, KeptConversation) and conversation.has_summary_under_way
+
     def refused(self, call: FollowedCall) -> None:
         """Take note that the provider refused what was sent in place of a program's own body."""
         if isinstance(call.conversation, KeptConversation):
             call.conversation.leave_alone()
+
+    def ended(self, call: FollowedCall, end: CallEnd) -> None:
+        """Record the answer to a request, or that there was none."""
+        if isinstance(call.conversation, KeptConversation) and call.alignment is not None:
+            call.conversation.ended(is_refused=end.status in REFUSED)
+        super().ended(call, end)
 
     def came_too_late(self, call: FollowedCall, own: bytes) -> None:
         """Take note that a request went out as the program wrote it, before ``prepare`` had an answer.

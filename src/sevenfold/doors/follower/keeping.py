@@ -59,6 +59,8 @@ class Bodies(Struct, frozen=True):
     """None for the program's own."""
     untouched: bytes | None = None
     """What to send if the provider refuses ``body``; None for the program's own."""
+    waits: bool = False
+    """Whether nothing is decided yet: a summary is under way, and without it too much would be sent."""
 
 
 class KeptConversation(RecordedConversation):
@@ -91,10 +93,16 @@ class KeptConversation(RecordedConversation):
         """Whom our own calls ask; behind what was sent last, where the API allows that."""
         self._led_through: Client | None = None
         self._making_room = False
+        self._may_wait = False
+        """Whether the newest request may wait for a summary that is under way."""
+        self._is_waiting = False
+        """Whether it has to."""
         self._left_alone_at = ""
         """The newest message of the user when the provider refused what we sent: until another one, nothing is
         changed."""
         self._refusals = 0
+        self._was_refused = False
+        """Whether the provider has refused what we sent for the newest request."""
         self._growth = ConversationGrowth()
         self._sent = b""
         """The newest body that was sent for it."""
@@ -213,15 +221,24 @@ class KeptConversation(RecordedConversation):
         if self._conversation is not None:
             self._conversation.set_background_runner(self._threads)
 
-    def bodies(self, request: ClientRequest, preceding: Preceding, own: bytes) -> Bodies:
-        """What to send in place of this request, which was taken in, with the program's ``own`` body."""
+    def bodies(
+        self, request: ClientRequest, preceding: Preceding, own: bytes, *, may_wait: bool = False
+    ) -> Bodies:
+        """What to send in place of this request, which was taken in, with the program's ``own`` body.
+
+        If it ``may_wait``, a summary that is under way is not forestalled by one that code makes.
+        """
         if self._conversation is None:
             # It was recorded before, and nothing in front of the messages has changed since.
             self._conversation = self._led(preceding)
         conversation = self._conversation
         with conversation.lock:
             before = self.transcript.view.boundary
+            self._may_wait = may_wait and self._has_summary_under_way(conversation)
+            self._is_waiting = False
             self._make_room(conversation)
+            if self._is_waiting and not self._is_left_alone():
+                return Bodies(waits=True)
             if self.transcript.view.boundary != before:
                 self._view_changed()
             conversation.sent_elsewhere(own_frame(preceding, conversation.profile.max_output, self._api))
@@ -242,6 +259,18 @@ class KeptConversation(RecordedConversation):
             self._acted = self._acted or body is not None
             return Bodies(body, untouched if body is not None else None)
 
+    @property
+    def has_summary_under_way(self) -> bool:
+        """Whether a summary is being made beside the conversation."""
+        conversation = self._conversation
+        if conversation is None:
+            return False
+        with conversation.lock:
+            return self._has_summary_under_way(conversation)
+
+    def _has_summary_under_way(self, conversation: Conversation) -> bool:
+        return conversation.state(AheadSummary).is_under_way
+
     def went_out_untouched(self, own: bytes) -> None:
         """Take note that the program's ``own`` body was sent; nothing is changed until the user says something else.
 
@@ -261,7 +290,18 @@ class KeptConversation(RecordedConversation):
         The provider refused what we sent, and gets the program's own body.
         """
         self._refusals += 1
+        self._was_refused = True
         self.went_out_untouched(self._own)
+
+    def ended(self, *, is_refused: bool) -> None:
+        """Take note of the end of a request: if the program's own body was refused as well, it was not for our changes.
+
+        Programs try fields that not every provider knows, and send the same again without them.
+        """
+        if self._was_refused and is_refused:
+            self._refusals -= 1
+            self._left_alone_at = ""
+        self._was_refused = False
 
     @property
     def led(self) -> Conversation | None:
@@ -362,6 +402,9 @@ class KeptConversation(RecordedConversation):
         fits = conversation.last_size.high < conversation.window.blocking
         if self._making_room and event.layer == "compact" and fits:
             return Veto("the summary is made beside the conversation")
+        if self._making_room and event.layer == "compact" and self._may_wait:
+            self._is_waiting = True
+            return Veto("a summary is under way")
         if not self.consent.may(event, self._at_hand(conversation)):
             return Veto("nobody has agreed to it")
         return None

@@ -7,6 +7,7 @@ to ten: sent as it came, it would be read without a cache, and that takes about 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -17,6 +18,11 @@ from sevenfold.errors import SevenfoldError
 
 LEAST_SECONDS = 2.0
 MOST_SECONDS = 10.0
+SUMMARY_SECONDS = 30.0
+"""How long a request that would be too long waits for a summary that is under way; then code makes one."""
+PING_SECONDS = 5.0
+BETWEEN_LOOKS = 0.1
+Ping = Callable[[], Awaitable[None]]
 BYTES_A_SECOND = 50_000
 """About how much of a prompt a provider reads in a second if no cache holds it."""
 
@@ -35,11 +41,36 @@ class GatewayKeeper:
         self.changed = 0
         """Requests that were sent in another way than the program wrote them."""
 
-    async def prepare(self, call: ClientCall, address: str) -> FollowedCall | None:
-        """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage."""
+    async def prepare(self, call: ClientCall, address: str, ping: Ping) -> FollowedCall | None:
+        """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage.
+
+        While it waits for a summary, ``ping`` is called every few seconds.
+        """
         if "content-encoding" in call.headers:
             return None
         preparation = Preparation(self._follower, call, address)
+        followed = await self._in_time(preparation)
+        if followed is None or not followed.waits:
+            return followed
+        await self._summary_of(followed, ping)
+        return await self._in_time(preparation)
+
+    async def _summary_of(self, followed: FollowedCall, ping: Ping) -> None:
+        """Wait for the summary that is under way in the conversation of a request."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        pinged = started
+        while loop.time() < started + SUMMARY_SECONDS:
+            if not await asyncio.to_thread(self._follower.has_summary_under_way, followed):
+                return
+            if loop.time() >= pinged + PING_SECONDS:
+                await ping()
+                pinged = loop.time()
+            await asyncio.sleep(BETWEEN_LOOKS)
+
+    async def _in_time(self, preparation: Preparation) -> FollowedCall | None:
+        """What the recorder's thread decides about a request; None if that takes too long."""
+        call = preparation.call
         loop = asyncio.get_running_loop()
         prepared: asyncio.Future[FollowedCall | None] = loop.create_future()
 
@@ -112,5 +143,8 @@ class Preparation:
         return self.followed is not None and self.followed.body is not None
 
     def run(self) -> None:
-        """Take in the request; raises `MalformedRequest` if it cannot be read."""
-        self.followed = self._follower.prepare(self.call, self._address)
+        """Take in the request, or decide about one that has waited; raises `MalformedRequest` if it cannot be read."""
+        if self.followed is None:
+            self.followed = self._follower.prepare(self.call, self._address, may_wait=True)
+        else:
+            self.followed = self._follower.decide(self.call, self.followed)

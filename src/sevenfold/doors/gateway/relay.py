@@ -34,7 +34,7 @@ from sevenfold.wire.brokered import BROKER_HEADERS
 from sevenfold.wire.client_request import Api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 PIECE = 65_536
 MOST_HEAD = 262_144
@@ -52,6 +52,7 @@ _FINAL_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [2-9]\d\d[^\r\n]*\r\n")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
+_PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 _UNREADABLE = GatewayRefusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
 ANSWERED = GatewayRefusal(
     410,
@@ -131,8 +132,13 @@ class _Refused(Exception):
 class RequestPreparer(Protocol):
     """Decides what is sent in place of a program's request to a model; its methods never fail."""
 
-    async def prepare(self, call: ClientCall, address: str) -> FollowedCall | None:
-        """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage."""
+    async def prepare(
+        self, call: ClientCall, address: str, ping: Callable[[], Awaitable[None]]
+    ) -> FollowedCall | None:
+        """Take in a request to the server at ``address``; None if it is sent as it is and recorded by its passage.
+
+        ``ping`` tells the program that it is being worked on.
+        """
 
     def refused(self, call: FollowedCall) -> None:
         """The provider refused what was sent in place of the program's own body."""
@@ -256,7 +262,8 @@ class Relay:
         assert self._preparer is not None
         upstream, target = self._upstreams.route(admitted, head.headers)
         body = await self._whole_body(head)
-        prepared = await self._preparer.prepare(replace(call, body=body), f"{upstream}")
+        ping = self._ping if head.version == b"1.1" else _no_ping
+        prepared = await self._preparer.prepare(replace(call, body=body), f"{upstream}", ping)
         sent = body if prepared is None or prepared.body is None else prepared.body
         out = await self._connected(upstream)
         self._answer_headers = self._preparer.answer_headers(prepared) if prepared is not None else b""
@@ -266,6 +273,11 @@ class Relay:
         out.write(head.raw(target, upstream.authority, len(sent)) + sent)
         self._passage.requested(head.method, admitted, head.headers, sent, prepared)
         await out.drain()
+
+    async def _ping(self) -> None:
+        """Tell the program that its request is being worked on; the provider's answer stays as it is."""
+        self._writer.write(_PROCESSING)
+        await self._writer.drain()
 
     async def _pass_brokered(self, broker: Broker, head: RequestHead, admitted: str, api: Api) -> None:
         """Pass back the answer to a call that the broker makes, or has made for another worker."""
@@ -507,6 +519,10 @@ class Relay:
                 await self._writer.wait_closed()
                 return
         self._writer.transport.abort()
+
+
+async def _no_ping() -> None:
+    """Say nothing: HTTP/1.0 has no interim answers."""
 
 
 def read_head(raw: bytes) -> RequestHead:

@@ -201,6 +201,11 @@ class AheadSummary:
             self.basis = self._compactor.basis(divided)
             self._c.run_background(self._work(divided), self._done, "summary", _shortfall)
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a summary is being made."""
+        return bool(self.basis) and self._ready is None
+
     def try_again(self) -> None:
         """Begin anew with the next answer, whatever became of the attempt before: somebody has agreed to it."""
         self._tried = None
