@@ -84,7 +84,8 @@ class WaitingProgram:
             followed = self.follower.prepare(self.request(f"This is day {self.number}. {FILLER}"), "")
             self.answer(followed)
             # The call begins in a thread of its own.
-            self.client.asked.wait(0.05 if self.follower.has_summary_under_way(followed) else 0)
+            while self.follower.has_summary_under_way(followed) and not self.client.asked.wait(0.01):
+                pass
 
     def answer(self, followed: FollowedCall) -> None:
         """Take the answer to a request."""

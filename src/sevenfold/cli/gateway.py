@@ -131,8 +131,7 @@ def _gateway(
             _say(line)
 
     # A program that we start has the terminal for itself.
-    tell = say if folder is None else _silently
-    return gateway, ProposalDesk(keeping, recorder, store, tell), finish
+    return gateway, ProposalDesk(keeping, recorder, store, _silently if folder else say), finish
 
 
 def _silently(sentence: str) -> None:
