@@ -507,3 +507,29 @@ class AsyncClient(Protocol):
 
     async def close(self) -> None:
         """Close all connections."""
+
+
+@runtime_checkable
+class CountingClient(Protocol):
+    """A client whose server can count the tokens of a request without answering it."""
+
+    def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt; None if the server does not say, for whatever reason."""
+
+
+@runtime_checkable
+class AsyncCountingClient(Protocol):
+    """A `CountingClient` for asynchronous programs."""
+
+    async def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt; None if the server does not say, for whatever reason."""
+
+
+def count_with(client: Client | None, call: Call) -> int | None:
+    """The tokens of a request's prompt as the client's server counts them; None if it cannot be asked."""
+    return client.count(call) if isinstance(client, CountingClient) else None
+
+
+async def count_with_async(client: AsyncClient | None, call: Call) -> int | None:
+    """Like `count_with`, for asynchronous programs."""
+    return await client.count(call) if isinstance(client, AsyncCountingClient) else None

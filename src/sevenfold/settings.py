@@ -83,6 +83,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall_ahead: bool = True
     break_watch: bool = True
     model_listing: bool = True
+    token_counting: bool = True
     long_lifetime: bool = True
 
     # The cache.

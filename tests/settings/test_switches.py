@@ -33,6 +33,7 @@ def test_one_switch_turns_off_every_layer_and_nothing_else():
         "model_listing",
         "recall_ahead",
         "recall_meaning",
+        "token_counting",
     }
 
 

@@ -23,7 +23,18 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.errors import Aborted, ModelError, ProviderFailed
-from sevenfold.ports import AsyncClient, Call, Client, Clock, HeadWatcher, Piece, Reply, Watcher
+from sevenfold.ports import (
+    AsyncClient,
+    Call,
+    Client,
+    Clock,
+    HeadWatcher,
+    Piece,
+    Reply,
+    Watcher,
+    count_with,
+    count_with_async,
+)
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 
@@ -189,6 +200,16 @@ class InterruptibleClient(Struct, frozen=True):
         except LeftBehind:
             raise listener.abandoned() from None
 
+    def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt; None if its server does not say, or the run is interrupted."""
+        stopped = self.stopped()
+        try:
+            return run_interruptibly(
+                lambda: count_with(self.client, call), lambda: stopped.wait(0), SHORT_GRACE
+            )
+        except LeftBehind:
+            return None
+
     def close(self) -> None:
         """Close connections."""
         self.client.close()
@@ -231,6 +252,16 @@ class AsyncInterruptibleClient(Struct, frozen=True):
             if listener.silent():
                 raise listener.abandoned() from None
             raise
+
+    async def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt; None if its server does not say, or the run is interrupted."""
+        stopped = self.stopped()
+        try:
+            return await await_interruptibly(
+                count_with_async(self.client, call), lambda: stopped.wait(0), SHORT_GRACE
+            )
+        except LeftBehind:
+            return None
 
     async def close(self) -> None:
         """Close connections."""

@@ -481,6 +481,12 @@ class Conversation(AskedElsewhere):
         self.last_size = self.size()
         return self.last_size
 
+    def take_count(self, tokens: int) -> None:
+        """Take the size of the conversation as it is now from a provider that counted it, and learn from it."""
+        measured = self.transcript.view.counted(tokens, self.profile.model)
+        self.set_epoch(replace(self.epoch, gauge=self.epoch.gauge.observe(measured)))
+        self.measure()
+
     def _weigh(self) -> Size:
         edits = self.edits
         edited = 0 if edits is UNEDITED else self.edited

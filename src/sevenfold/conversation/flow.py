@@ -23,7 +23,15 @@ from msgspec import Struct
 from sevenfold.conversation.hooks import HookInput, HookOutcome
 from sevenfold.conversation.step_thread import StepThread
 from sevenfold.errors import Aborted, Refused
-from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+from sevenfold.ports import (
+    AsyncClient,
+    Call,
+    Client,
+    Reply,
+    Watcher,
+    count_with,
+    count_with_async,
+)
 
 R = TypeVar("R")
 
@@ -95,6 +103,13 @@ class Ask(_Effect[Reply], frozen=True):
 
 
 @final
+class CountTokens(_Effect[int | None], frozen=True):
+    """Have the provider count a request's tokens; the flow gets None if it does not say."""
+
+    call: Call
+
+
+@final
 class Fire(_Effect[HookOutcome], frozen=True):
     """Run the hooks of an event; the flow gets their `HookOutcome`."""
 
@@ -130,7 +145,7 @@ class Gather(_Effect[list[R]], frozen=True):
     limit: int
 
 
-Effect: TypeAlias = Ask | Fire | Wait | Run[Any] | Gather[Any]
+Effect: TypeAlias = Ask | CountTokens | Fire | Wait | Run[Any] | Gather[Any]
 Flow: TypeAlias = Generator[Effect, Any, R]
 
 
@@ -198,6 +213,8 @@ def drive(
         match effect:
             case Ask(call=call):
                 return _given(client).ask(call, watch)
+            case CountTokens(call=call):
+                return count_with(client, call)
             case Fire(event=event):
                 return _fired(event, hooks, stopped)
             case Wait(signal=signal, seconds=seconds):
@@ -241,6 +258,8 @@ async def drive_async(
         match effect:
             case Ask(call=call):
                 return await _given(client).ask(call, watch)
+            case CountTokens(call=call):
+                return await count_with_async(client, call)
             case Fire(event=event):
                 return await _unless(stopped, hooks.fire(event)) if hooks else _nothing(event)
             case Wait(signal=signal, seconds=seconds):

@@ -13,6 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import reporting
+from sevenfold.conversation.counting import have_counted, leaves_open
 from sevenfold.conversation.epoch import recover
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.layer import TooFull
@@ -201,8 +202,14 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
     for layer in c.ladder.settles:
         if layer.on(c.settings):
             yield from layer.settle(c)
+    if leaves_open(c):
+        yield from have_counted(c, fields)
     yield from make_room(c)
     check = check_room(c, c.last_size)
+    if check.verdict == "blocked" and leaves_open(c):
+        # What the layers changed may have left the first count behind.
+        yield from have_counted(c, fields)
+        check = check_room(c, c.last_size)
     for _ in range(len(c.ladder.layers)):
         # A layer that has made a little room may leave it to a costlier one to make enough.
         if check.verdict != "blocked" or not (yield from c.ladder.refused(c, TooFull(check))):

@@ -21,7 +21,7 @@ from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Put
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.wire.messages_answer import MessagesReader
-from sevenfold.wire.messages_request import streaming, threaded
+from sevenfold.wire.messages_request import only, streaming, threaded
 from sevenfold.wire.reader import NULL, Fields, string_value
 
 ANTHROPIC = Vendor(
@@ -39,6 +39,11 @@ PARAMETERS = frozenset(
     | {"tool_choice", "user_profile_id", "workspace_id"}
 )
 """Fields that are parameters of the SDK's plain methods; all others go into `extra_body`."""
+COUNTED = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control"}
+    | {"speed", "context_management", "mcp_servers"}
+)
+"""Fields that the counting endpoint takes."""
 
 
 class Messages(SdkProvider):
@@ -68,6 +73,13 @@ class Messages(SdkProvider):
             body = threaded(body, call.thread.previous, call.thread.covered)
         headers = {BETAS: ",".join(betas)} if betas else {}
         return Put(PATH, streaming(body) if stream else body, headers)
+
+    def counting(self, call: Call, client: SdkBase) -> Put | None:
+        """The same prompt for the counting endpoint, which takes nothing that concerns the answer alone."""
+        if call.thread is not None or not (isinstance(client.sdk, HttpClient) or _first_party(client.sdk)):
+            return None
+        headers = {BETAS: ",".join(call.betas)} if call.betas else {}
+        return Put(f"{PATH}/count_tokens", only(call.body, COUNTED), headers)
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
         """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sevenfold.errors import ModelError
-from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher
+from sevenfold.ports import AsyncClient, Call, Client, Reply, Watcher, count_with, count_with_async
 from sevenfold.providers.models import Lister
 from sevenfold.providers.provider import Provider
 from sevenfold.providers.sdk import SdkProvider
@@ -90,6 +90,9 @@ class _MappedClient(_Mapped):
             raise ours from error
         return reply
 
+    def count(self, call: Call) -> int | None:
+        return count_with(self.inner, call)
+
     def close(self) -> None:
         self.inner.close()
 
@@ -106,6 +109,9 @@ class _AsyncMappedClient(_Mapped):
                 raise
             raise ours from error
         return reply
+
+    async def count(self, call: Call) -> int | None:
+        return await count_with_async(self.inner, call)
 
     async def close(self) -> None:
         await self.inner.close()

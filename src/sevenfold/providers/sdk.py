@@ -8,6 +8,7 @@ longer than everything else here; `sevenfold.providers.http_client` replaces the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -28,6 +29,9 @@ from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.wire.error_report import MalformedAnswer
 from sevenfold.wire.reader import AskedFor, EventLines
 
+_log = logging.getLogger(__name__)
+COUNT_SECONDS = 10.0
+"""How long a server may take to count the tokens of a request."""
 MOST_BYTES = 64_000_000
 """The most bytes in one answer. The longest answers of models take about half of that as a stream."""
 
@@ -144,6 +148,10 @@ class SdkProvider(Provider):
         """A client that loads no SDK, if that is possible."""
         return self.client(self.http(env))
 
+    def counting(self, call: Call, client: SdkBase) -> Put | None:
+        """The request that has the server count the tokens of this one; None if the API or the platform has none."""
+        return None
+
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post` that send these bytes and return the response unread."""
         return {
@@ -168,6 +176,8 @@ class SdkBase:
         """The APIs it supports; the model of each call decides which is used."""
         self.sdk = sdk
         self.stream = stream
+        self._counts = True
+        """Whether its server may count tokens; False once it said that it does not know how."""
         self._owned = owned or isinstance(sdk, HttpClient)
 
     @property
@@ -203,6 +213,19 @@ class SdkBase:
 
         return choose(self.speaks, model).describe(model, self.address, fetch)
 
+    def _counting(self, call: Call) -> dict[str, Any] | None:
+        """Arguments for the SDK's `post` that have the server count a request; None if it cannot."""
+        put = self.provider(call).counting(call, self) if self._counts else None
+        if put is None:
+            return None
+        options = {"headers": dict(put.headers), "timeout": COUNT_SECONDS, "max_retries": 0}
+        return {"path": put.path, "cast_to": self.response, "content": put.body, "options": options}
+
+    def _not_counted(self, error: Exception) -> None:
+        """Note that a server did not count; one that does not know the address is not asked again."""
+        self._counts = getattr(error, "status_code", None) not in (404, 405, 501)
+        _log.info("the server did not count a request, so its size stays an estimate", exc_info=error)
+
 
 class SdkClient(SdkBase):
     """A synchronous client over an SDK."""
@@ -219,6 +242,17 @@ class SdkClient(SdkBase):
             finally:
                 response.close()
         return incoming.reply()
+
+    def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt as the server counts them; None if it does not say."""
+        post = self._counting(call)
+        if post is None:
+            return None
+        try:
+            return read_count(self.sdk.post(**post).content)
+        except Exception as error:  # noqa: BLE001 (a count is never worth a failed turn)
+            self._not_counted(error)
+            return None
 
     def listing(self, model: str, seconds: float) -> bytes:
         """The server's data about a model, undecoded; raises any error of the SDK."""
@@ -249,6 +283,18 @@ class AsyncSdkClient(SdkBase):
             finally:
                 await (response.aclose() if hasattr(response, "aclose") else response.close())
         return incoming.reply()
+
+    async def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt as the server counts them; None if it does not say."""
+        post = self._counting(call)
+        if post is None:
+            return None
+        try:
+            response = await self.sdk.post(**post)
+            return read_count(response.content)
+        except Exception as error:  # noqa: BLE001 (a count is never worth a failed turn)
+            self._not_counted(error)
+            return None
 
     def listing(self, model: str, seconds: float) -> bytes:
         """The server's data about a model, undecoded; blocks, so call it in a thread."""
@@ -392,3 +438,16 @@ def _headers(response: Any) -> Mapping[str, str]:
 def _bytes(chunk: object) -> bytes:
     """Bytes unchanged; an event that an SDK has decoded is encoded again as in a stream."""
     return chunk if isinstance(chunk, bytes) else b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+
+
+class _TokenCount(Struct):
+    input_tokens: int
+
+
+def read_count(raw: bytes) -> int | None:
+    """The tokens in a server's answer to a request to count; None if it has none."""
+    try:
+        tokens = msgspec.json.decode(raw, type=_TokenCount).input_tokens
+    except msgspec.DecodeError:
+        return None
+    return tokens if tokens > 0 else None

@@ -282,6 +282,14 @@ class Layout:
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
 
+    def counted(self, tokens: int, model: str, seq: int) -> Measured:
+        """Take the size of all that is in view from a provider that counted it, as if an empty answer reported it."""
+        previous = self.anchor
+        self.anchor = Anchor(tokens, 0, model, "", seq, len(self.items), NOTHING)
+        self.sized = None
+        sent = NOTHING if previous and previous.prompt else self.total()
+        return Measured(previous, sent, Usage(input_tokens=tokens), model, self.faded, self.expected)
+
     def measured_alone(self, record: Said) -> Measured | None:
         """The size this record reports, without a previous report to compare with; None if there is none to use."""
         anchor = self.anchor

@@ -459,6 +459,13 @@ class View:
             chain.call_record(call) in layout.index for call in set(record.answers) - layout.calls
         )
 
+    def counted(self, tokens: int, model: str) -> Measured:
+        """Take the size of what is in view now from a provider that counted it.
+
+        It is not on record: it holds until an answer reports a size, or the view is laid out again.
+        """
+        return self.layout.counted(tokens, model, self._seq)
+
     # -- folding again -----------------------------------------------------------------------
 
     def _refold(self, leaf: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec import Raw
 
@@ -13,6 +15,12 @@ def streaming(body: bytes) -> bytes:
     end = body.rindex(b"}")
     empty = body.find(b'"', 0, end) < 0
     return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
+
+
+def only(body: bytes, names: Collection[str]) -> bytes:
+    """The body with these fields alone, in their order."""
+    fields = msgspec.json.decode(body, type=dict[str, Raw])
+    return msgspec.json.encode({name: value for name, value in fields.items() if name in names})
 
 
 def threaded(body: bytes, previous: str, covered: int) -> bytes:

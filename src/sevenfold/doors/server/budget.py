@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sevenfold.doors.server.accounts import NANO, Accounts, BudgetSpent, Caller
 from sevenfold.errors import Aborted, ModelError, ProviderFailed
-from sevenfold.ports import Call, Client, Reply, Watcher
+from sevenfold.ports import Call, Client, Reply, Watcher, count_with
 from sevenfold.profiles import Profile, find
 from sevenfold.providers.mapped import WrappedClient, WrappedLister
 from sevenfold.providers.models import Lister
@@ -58,6 +58,10 @@ class BudgetedClient(WrappedClient):
             raise
         finally:
             self._accounts.settle(reservation, spent)
+
+    def count(self, call: Call) -> int | None:
+        """The tokens of the request's prompt, which cost nothing; None if the server does not say."""
+        return count_with(self.inner, call)
 
     def close(self) -> None:
         """Do nothing: others use the client, too."""

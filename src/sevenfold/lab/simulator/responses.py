@@ -27,6 +27,11 @@ COMPACT_FIELDS = frozenset(
     | {"prompt_cache_retention", "service_tier", "image"}
 )
 
+COUNT_FIELDS = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
+    | {"conversation", "previous_response_id", "truncation", "personality"}
+)
+
 
 class _Management(Struct):
     type: str
@@ -87,6 +92,14 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         # The request has the items of the response that it continues as well.
         sim.histories.store(response, _listed(request.body["input"]))
     return response if report is None else {**response, "prompt_cache_diagnostics": report}
+
+
+def count(sim: Simulator, body: Any) -> dict[str, Any]:
+    """Count the tokens of a Responses request's input; raises if they exceed the window."""
+    if isinstance(body, dict) and (unknown := sorted(body.keys() - COUNT_FIELDS)):
+        raise invalid(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
+    blocks = openai.weigh(sim, _read(sim, body))
+    return {"object": "response.input_tokens", "input_tokens": sum(block.tokens for block in blocks)}
 
 
 def _listed(input_field: str | list[Json]) -> list[Json]:

@@ -27,6 +27,7 @@ from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
 from sevenfold.lab.simulator.responses import compact, respond
+from sevenfold.lab.simulator.responses import count as count_input
 from sevenfold.lab.simulator.responses import events as response_events
 from sevenfold.lab.simulator.schema import check_shape
 from sevenfold.wire.messages_events import message_events
@@ -118,6 +119,7 @@ def create_app(sim: Simulator) -> Starlette:
             route("/v1/chat/completions", _openai(complete, chunks), asks=True),
             route("/v1/responses", _openai(respond, response_events), asks=True),
             route("/v1/responses/compact", _openai(compact), asks=True),
+            route("/v1/responses/input_tokens", _count_input),
             route("/{path:path}", _nothing),
             route("/{path:path}", _nothing, "GET"),
         ]
@@ -243,6 +245,11 @@ async def _messages(exchange: HttpExchange) -> Response:
 
 async def _count_tokens(exchange: HttpExchange) -> Response:
     return exchange.json(count(_prepared(exchange, counting=True)))
+
+
+async def _count_input(exchange: HttpExchange) -> Response:
+    body = _decode(exchange)
+    return exchange.json(await exchange.work(lambda: count_input(exchange.sim, body)))
 
 
 async def _models(exchange: HttpExchange) -> Response:

@@ -21,6 +21,7 @@ from sevenfold.providers.provider import Put
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.wire.chat_answer import ChatReader
 from sevenfold.wire.chat_request import chat_request
+from sevenfold.wire.messages_request import only
 from sevenfold.wire.reader import NULL, AskedFor, Fields, Reader, string_value
 from sevenfold.wire.responses_answer import ResponsesReader, summary_reader
 from sevenfold.wire.responses_request import compact_request, responses_request
@@ -30,6 +31,10 @@ ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-
 """Environment variables that identify the account to bill, and their headers."""
 OFFICIAL = "api.openai.com"
 OFFICIAL_ROOM = "max_completion_tokens"
+COUNTED = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
+)
+"""Fields that the endpoint of the Responses API for counting takes."""
 UNUSED_KEY = "unused"
 """The key sent to a server that needs none: the SDK requires one."""
 
@@ -157,6 +162,12 @@ class Responses(OpenAIProvider):
             covered=thread.covered if thread else 0,
         )
         return Put("/responses", body)
+
+    def counting(self, call: Call, client: SdkBase) -> Put | None:
+        """The same prompt for the counting endpoint, which takes nothing that concerns the answer alone."""
+        if call.thread is not None or _wants_summary(call.body):
+            return None
+        return Put("/responses/input_tokens", only(responses_request(call.body, stream=False), COUNTED))
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response or, with ``event``, an event of one."""
