@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,22 @@ def test_cve_2026_42074_where_nobody_can_be_asked_nothing_leaves(folder: Path) -
     (result,) = run(folder, {"command": f"echo out > {outside}", "unconfined": True}, mode="autonomous")
     assert "Not permitted" in result
     assert not outside.exists()
+
+
+@pytest.mark.spec("S38.4")
+@pytest.mark.parametrize(
+    "name", ["AGENTS.md", "CLAUDE.md", ".claude/settings.json", ".git/hooks/pre-commit"]
+)
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_guarded_file_is_written_if_the_user_agrees(folder: Path, name: str, answer: bool) -> None:
+    machine_with("bubblewrap")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / "CLAUDE.md").write_text("before\n")
+    line = f"mkdir -p {Path(name).parent}; echo after > {name}; other=GEMINI; echo evil > $other.md"
+    run(folder, {"command": line}, consent=lambda question: Consented(answer))
+    target = folder / name
+    assert (target.exists() and target.read_text() == "after\n") is answer
+    assert not (folder / "GEMINI.md").exists()
 
 
 @pytest.mark.spec("S38.4")

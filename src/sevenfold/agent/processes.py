@@ -14,7 +14,7 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -101,17 +101,20 @@ class LocalProcesses:
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
         confined: bool = False,
+        agreed: Collection[Path] = (),
     ) -> tuple[str, CommandRan]:
         """Run a command until it ends, times out or is ``stopped()``; returns its output and how it ended.
 
-        With ``confined`` it runs in the sandbox. `CommandRan.cwd` is the directory the command ended in; empty if
-        unknown.
+        With ``confined`` it runs in the sandbox, where it may write the guarded files ``agreed``. `CommandRan.cwd` is
+        the directory the command ended in; empty if unknown.
         """
         started = time.monotonic()
         ends = _Ends(progress)
         notices: list[str] = []
         with ExitStack() as confinement_cleanup:
-            confinement = self._confinement(confinement_cleanup, notices.append) if confined else None
+            confinement = None
+            if confined:
+                confinement = self._confinement(confinement_cleanup, notices.append, agreed)
             with ExitStack() as cleanup:
                 running = cleanup.enter_context(_ShellCommand(command, cwd, environ, confinement))
                 if AGENT_VARIABLE not in environ:
@@ -131,16 +134,24 @@ class LocalProcesses:
             ends.add(f"\n{notice}\n".encode())
         return ends.text(), ran
 
-    def _confinement(self, cleanup: ExitStack, report: Callable[[str], None]) -> Confinement:
+    def _confinement(
+        self, cleanup: ExitStack, report: Callable[[str], None], agreed: Collection[Path]
+    ) -> Confinement:
         """What confines a command until ``cleanup`` is closed; raises `Refused` if there is no sandbox."""
         if self.sandbox is None:
             raise Refused("There is no sandbox here.")
-        return cleanup.enter_context(self.sandbox.around_command(report))
+        return cleanup.enter_context(self.sandbox.around_command(report, agreed))
 
     def start(
-        self, command: str, *, cwd: str, environ: Mapping[str, str], confined: bool = False
+        self,
+        command: str,
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        confined: bool = False,
+        agreed: Collection[Path] = (),
     ) -> BackgroundTask:
-        """Start a command in the background, with ``confined`` in the sandbox."""
+        """Start a command in the background; ``confined`` and ``agreed`` are as in `run`."""
         private_folder(self._folder)
         # Names of earlier tasks are not reused, because their output may still be read.
         used_names = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
@@ -152,7 +163,7 @@ class LocalProcesses:
             def report(notice: str) -> None:
                 sink.add(f"\n{notice}\n".encode())
 
-            confinement = self._confinement(until_started, report) if confined else None
+            confinement = self._confinement(until_started, report, agreed) if confined else None
             running = _ShellCommand(command, cwd, environ, confinement)
             # From here on the thread that reads the output closes everything.
             cleanup = until_started.pop_all()

@@ -10,13 +10,14 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.sandbox.newcomers import GuardedName, without_links
 
@@ -51,6 +52,22 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         """What commands may do with a path; None if no rule is about it, so that it does not exist for them."""
         deciding = [rule for rule in self.rules if path.is_relative_to(rule.path)]
         return deciding[-1].access if deciding else None
+
+    def agreeing(self, paths: Collection[Path]) -> SandboxPolicy:
+        """The policy for a command of which the user has agreed that it writes these guarded files."""
+        if not paths:
+            return self
+        rules: list[PathRule] = []
+        for rule in self.rules:
+            agreed = any(path.is_relative_to(rule.path) for path in paths)
+            around = [other.access for other in self.rules if other.path in rule.path.parents]
+            is_guard = rule.access in ("read", "absent") and around[-1:] == ["write"]
+            if not (agreed and is_guard):
+                rules.append(rule)
+        newcomers = [
+            name for name in self.newcomers if not any(path.is_relative_to(name.path) for path in paths)
+        ]
+        return replace(self, rules=tuple(rules), newcomers=tuple(newcomers))
 
 
 @cache

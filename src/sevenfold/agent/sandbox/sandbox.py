@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -139,16 +139,21 @@ class Sandbox:
         return SandboxState("sandbox", f"bubblewrap; {reach}")
 
     @contextmanager
-    def around_command(self, report: Callable[[str], None] = lambda notice: None) -> Iterator[Confinement]:
+    def around_command(
+        self, report: Callable[[str], None] = lambda notice: None, agreed: Collection[Path] = ()
+    ) -> Iterator[Confinement]:
         """Confine one command; raises `Refused` if that is impossible.
 
-        ``report`` is called with a sentence for each file that is set aside.
+        ``report`` is called with a sentence for each file that is set aside; ``agreed`` are guarded files that the user
+        lets this command write.
         """
         mechanism = self._machine.mechanism
         if not self.works or mechanism is None:
             raise Refused(self.refusal or "There is no sandbox here.")
         proxy = self._open_proxy().socket if self._hosts and mechanism.kind == "bubblewrap" else None
-        confinement = Confinement(mechanism, self._policy(), self._places(), proxy, self._kept, report)
+        confinement = Confinement(
+            mechanism, self._policy().agreeing(agreed), self._places(), proxy, self._kept, report
+        )
         with self._lock:
             self._running += 1
         arrivals = Arrivals(confinement.watched_folders, partial(confinement.look, now=True))

@@ -135,8 +135,13 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
         confined = self._is_confined(context)
+        permitted = context.permitted
+        # What the line visibly writes was part of what has been permitted, guarded files included.
+        agreed = tuple(map(Path, permitted.writes)) if permitted is not None else ()
         if arguments.background:
-            task = self.service.start(arguments.command, cwd=cwd, environ=environ, confined=confined)
+            task = self.service.start(
+                arguments.command, cwd=cwd, environ=environ, confined=confined, agreed=agreed
+            )
             text = f"{cwd_note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(text, facts=(_fact(task),))
         output, ran = self.service.run(
@@ -147,6 +152,7 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             stopped=context.abort.is_set,
             progress=context.progress,
             confined=confined,
+            agreed=agreed,
         )
         after_note = _move(ran.cwd, context)
         fact = replace(ran, cwd=str(context.desk.cwd))
