@@ -49,6 +49,8 @@ def main() -> None:
                 page.wait_for_selector("#context-chart canvas")
                 page.wait_for_timeout(600)
                 page.screenshot(path=PICTURES / f"inspector-session{suffix}.png")
+                # It stays at the top of the window, so it would cover a card that is larger than that.
+                page.evaluate("document.querySelector('header.top').style.position = 'static'")
                 page.get_by_role("button", name="Check them").click()
                 page.wait_for_selector(".three", timeout=120_000)
                 page.locator("section[aria-label='Compactions']").screenshot(

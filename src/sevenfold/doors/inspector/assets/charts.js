@@ -275,7 +275,9 @@ export class SessionCharts {
         triangle(ctx, x, bbox.top - 3 * ratio, 5 * ratio);
         const words = mark.after === null ? "compacted" : `${tokens(mark.before)} → ${tokens(mark.after)}`;
         const width = ctx.measureText(words).width;
-        if (x + 8 * ratio >= free && x + width + 10 * ratio < bbox.left + bbox.width && compactions.length < 40) {
+        const following = compactions[compactions.indexOf(mark) + 1];
+        const end = following ? u.valToPos(following.request, "x", true) - 8 * ratio : bbox.left + bbox.width;
+        if (x + 8 * ratio >= free && x + width + 10 * ratio < end && compactions.length < 40) {
           ctx.fillText(words, x + 8 * ratio, bbox.top - 8 * ratio);
           free = x + width + 16 * ratio;
         }
