@@ -76,8 +76,8 @@ TAGS = frozenset(
     {
         *("a", "article", "b", "body", "button", "canvas", "details", "div", "form", "h1"),
         *("h2", "h3", "head", "header", "html", "input", "li", "link", "main", "meta"),
-        *("nav", "p", "path", "pre", "rect", "script", "section", "small", "span", "summary"),
-        *("svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul"),
+        *("nav", "option", "p", "path", "pre", "rect", "script", "section", "select", "small"),
+        *("span", "summary", "svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul"),
     }
 )
 FIND = """async (number) => {
