@@ -48,7 +48,7 @@ TESTS = (
     *(f"tests/{name}" for name in ("record", "request", "layers", "compaction", "engine", "session")),
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios", "hooks", "team")),
     *(f"tests/{name}" for name in ("stores", "storage", "recall", "archive", "profile", "clients")),
-    "tests/commands/test_rollouts.py",
+    *(f"tests/{name}" for name in ("settings", "commands")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
