@@ -115,12 +115,12 @@ def as_text(loaded: tuple[LoadedFile, ...]) -> Instructions | None:
 
 def imports(text: str) -> tuple[str, ...]:
     """The paths a text imports, each once; ``@path`` inside code is not an import."""
-    paths = (
-        match[1].replace("\\ ", " ").rstrip(_AFTER_PATH)
-        for paragraph in _BLANK_LINES.split(_without_code_blocks(text))
-        for match in _IMPORT.finditer(_without_code_spans(paragraph))
-    )
-    return tuple(dict.fromkeys(filter(None, paths)))
+    paths: dict[str, None] = {}
+    for paragraph in _BLANK_LINES.split(_without_code_blocks(text)):
+        for match in _IMPORT.finditer(_without_code_spans(paragraph)):
+            if path := match[1].replace("\\ ", " ").rstrip(_AFTER_PATH):
+                paths[path] = None
+    return tuple(paths)
 
 
 class _Loader:

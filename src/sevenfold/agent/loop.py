@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -452,7 +453,7 @@ class Loop:
         waiting = self._conversation.waiting
         view = self._conversation.transcript.view
         answers = [item for item in view.items if waiting and set(waiting) & set(item.said.calls)]
-        calls = [call for item in answers for call in calls_in(item.shown)]
+        calls = chain.from_iterable(calls_in(item.shown) for item in answers)
         awaited = {call.id for call in calls if call.id in waiting and self._executor.is_handed_over(call)}
         if awaited and len(awaited) < len(waiting):
             abandoned = [call for call in waiting if call not in awaited]

@@ -199,10 +199,10 @@ class Conversation(AskedElsewhere):
 
     def refresh(self) -> None:
         """Reread the settings, so that changed switches take effect without a restart."""
-        now = self.services.settings.current()
-        if now is not self._current:
-            self._current = now
-            self.settings = in_force(latch(self._latched, now))
+        current = self.services.settings.current()
+        if current is not self._current:
+            self._current = current
+            self.settings = in_force(latch(self._latched, current))
             self.limits = Limits.of(self.profile, self.settings)
 
     def state(self, kind: Callable[[Conversation], S]) -> S:

@@ -9,7 +9,7 @@ ones, and sends the frame from before it again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -90,7 +90,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
         if not c.settings.snip:
             raise Refused("snipping is switched off (setting snip)")
         span = _span(c, first, last)
-        before = c.size().tokens
+        tokens_before = c.size().tokens
         proposed = Proposed(
             layer="snip",
             mechanism="span",
@@ -107,7 +107,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
             else:
                 c.announce("snip")
             snipped = c.transcript.decide(Snip(first=first, last=last))
-        c.events.acted(proposed, before, c.size().tokens, snipped.id, undoable=True)
+        c.events.acted(proposed, tokens_before, c.size().tokens, snipped.id, undoable=True)
         reporting.epochs(c)
         return snipped.id
 
@@ -125,17 +125,17 @@ def go_back(c: Conversation, record: str | None) -> None:
     transcript = c.transcript
     if record is not None and not history.holds(transcript.log, record):
         raise Refused(f"there is no record {record} in this session to continue from")
-    before = transcript.view.messages()
-    as_sent = _goes_on_from_what_was_sent(c, before)
+    messages_before = transcript.view.messages()
+    as_sent = _goes_on_from_what_was_sent(c, messages_before)
     with c.atomic():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
         clear_unsupported_amendments(c)
         remaining = transcript.view.messages()
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
-        waits = open_server_calls([block for message in remaining for block in message.parts])
+        waits = open_server_calls([*chain.from_iterable(message.parts for message in remaining)])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
-        if as_sent and _begins(before, remaining) and not waits:
+        if as_sent and _begins(messages_before, remaining) and not waits:
             c.vouch_for_thinking()
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
             # Other decisions apply there, or such a call is or was dropped, so thinking would follow other bytes than
@@ -153,10 +153,12 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     places = [view.layout.index.get(end, -1) for end in (first, last)]
     if -1 in places or places[0] > places[1]:
         raise Refused(f"{first} to {last} is not a span of records in view")
-    after = items[places[1] + 1] if places[1] + 1 < len(items) else None
-    if not view.begins_round(first) or (after is not None and not view.begins_round(after.said.uuid)):
+    following = items[places[1] + 1] if places[1] + 1 < len(items) else None
+    if not view.begins_round(first) or (
+        following is not None and not view.begins_round(following.said.uuid)
+    ):
         raise Refused("a span must hold whole rounds: an answer together with all its results")
-    if after is None:
+    if following is None:
         raise Refused("the newest round cannot be removed: rewind to before it instead")
     span = items[places[0] : places[1] + 1]
     if all(item.hidden_by for item in span):
@@ -240,18 +242,18 @@ def redo(c: Conversation, reference: str = "") -> str:
 
 def _undo_decision(c: Conversation, reference: str) -> str:
     decision = _find(c.transcript.view, reference)
-    undone = [Undone(decision=each) for each in (id_of(decision), *_partner(c.transcript.view, decision))]
+    undone = [Undone(decision=name) for name in (id_of(decision), *_partner(c.transcript.view, decision))]
     _must_fit(c, *undone)
-    for each in undone:
-        c.transcript.decide(each)
+    for undoing in undone:
+        c.transcript.decide(undoing)
     _open_epoch_keeping_thinking(c, "undo", id_of(decision), record_before(decision))
     return id_of(decision)
 
 
 def _redo_decision(c: Conversation, decision: Undoable) -> None:
     meanwhile = _epoch_of_undo(c.transcript.view, id_of(decision)) if c.profile.thinking.bound else None
-    for each in [id_of(decision), *_partner(c.transcript.view, decision)]:
-        c.transcript.decide(Undone(decision=each, redo=True))
+    for name in [id_of(decision), *_partner(c.transcript.view, decision)]:
+        c.transcript.decide(Undone(decision=name, redo=True))
     _open_redo_epoch(c, meanwhile, id_of(decision), record_before(decision))
 
 
@@ -274,16 +276,16 @@ def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
     return None if changed else epoch
 
 
-def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, after: str | None) -> None:
+def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, last_valid: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Thinking from before the undo now follows exactly what it was produced after, so it is sent again; if the frame has
-    changed, only the thinking up to ``place``. Thinking produced between undo and redo is not sent.
+    changed, only the thinking up to ``last_valid``. Thinking produced between undo and redo is not sent.
     """
-    before = _before(c, meanwhile)
-    if before is None or _precedes(frame_of(before)) != _precedes(c.epoch.frame):
+    earlier_epoch = _before(c, meanwhile)
+    if earlier_epoch is None or _precedes(frame_of(earlier_epoch)) != _precedes(c.epoch.frame):
         meanwhile = None
-    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else after, meanwhile)
+    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else last_valid, meanwhile)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
 
@@ -291,23 +293,24 @@ def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, afte
 def _open_epoch_keeping_thinking(
     c: Conversation, why: str, name: str, last_valid: str | None, since: Epoch | None = None
 ) -> None:
-    """Open the epoch that follows an undo or a redo; thinking up to ``place`` is sent again if it is valid.
+    """Open the epoch that follows an undo or a redo; thinking up to ``last_valid`` is sent again if it is valid.
 
     It is valid if model, system, tools and messages, with the epoch ``since`` undone too, begin as they did before the
     decision ``name``, thinking included. A late result may have changed them, another epoch may have dropped thinking.
     """
     bound = c.profile.thinking.bound
     transcript = c.transcript
-    then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
-    now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
-    before = _sent(then)
-    frame = frame_of(then.epoch) if then.epoch else c.epoch.frame
-    unchanged = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.epoch.frame)
+    view_then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
+    view_now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
+    blocks_then = _sent(view_then)
+    frame = frame_of(view_then.epoch) if view_then.epoch else c.epoch.frame
+    same_blocks = _sent(view_now)[: len(blocks_then)] == blocks_then
+    unchanged = same_blocks and _precedes(frame) == _precedes(c.epoch.frame)
     c.open_epoch(why, drops_thinking=bound, after=last_valid if unchanged else None)
 
 
 def _sent(view: View) -> list[Block]:
-    return [block for message in view.messages() for block in message.parts]
+    return [*chain.from_iterable(message.parts for message in view.messages())]
 
 
 def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
@@ -327,7 +330,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
         for decision in view.decisions()
         if isinstance(decision, Undoable) and _is_decision(decision)
     ]
-    partners = {partner for decision in candidates for partner in _partner(view, decision)}
+    partners = {*chain.from_iterable(_partner(view, decision) for decision in candidates)}
     names = {
         id_of(decision): decision for decision in candidates if (id_of(decision) in view.undone) is undone
     }
@@ -394,8 +397,9 @@ def _partner(view: View, decision: Undoable) -> list[str]:
     """The id of the epoch opened together with a decision, in a list; empty if there is none."""
     if isinstance(decision, Epoch | ShownResult):
         return []
-    before = next((earlier for earlier, later in pairwise(view.decisions()) if later is decision), None)
-    return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []
+    neighbours = pairwise(view.decisions())
+    preceding = next((earlier for earlier, later in neighbours if later is decision), None)
+    return [preceding.id] if isinstance(preceding, Epoch) and _is_decision(preceding) else []
 
 
 def _must_fit(c: Conversation, *undone: Undone) -> None:
@@ -419,13 +423,13 @@ def _undo_compaction(c: Conversation) -> str:
     if not isinstance(entry, Boundary):
         raise Refused("there is no compaction to undo in this session")
     _compaction_must_fit(c, entry)
-    own = _epoch_of(c, entry.uuid)
+    own_epoch = _epoch_of(c, entry.uuid)
     reports = list[SizeReport]()
     c.transcript.decide(Undone(decision=entry.uuid))
-    if own is not None:
-        c.transcript.decide(Undone(decision=own.id))
-    if before := _before(c, own):
-        c.return_to(before)
+    if own_epoch is not None:
+        c.transcript.decide(Undone(decision=own_epoch.id))
+    if earlier_epoch := _before(c, own_epoch):
+        c.return_to(earlier_epoch)
     if entry.uuid == c.boundary_at_opening:
         # The reports from before the compaction were not read when the session was opened.
         c.transcript.view_after(reports=reports)
@@ -438,13 +442,13 @@ def _undo_compaction(c: Conversation) -> str:
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Redo a compaction."""
-    own = _epoch_of(c, boundary)
+    own_epoch = _epoch_of(c, boundary)
     meanwhile = _epoch_of_undo(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
-    if own is not None:
-        c.transcript.decide(Undone(decision=own.id, redo=True))
-    if again := _before(c, meanwhile) or own:
-        c.return_to(again)
+    if own_epoch is not None:
+        c.transcript.decide(Undone(decision=own_epoch.id, redo=True))
+    if frame_epoch := _before(c, meanwhile) or own_epoch:
+        c.return_to(frame_epoch)
     _open_redo_epoch(c, meanwhile, boundary, None)
     c.set_epoch(replace(c.epoch, tail=None))
 

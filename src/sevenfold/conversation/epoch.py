@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -283,17 +284,17 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
     return Replaced(wanted.words()).render()
 
 
-def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
-    was = {tool_name(raw): raw for raw in before}
-    new = {tool_name(raw): raw for raw in now}
-    gone = [name for name in was if new.get(name) != was[name]]
-    come = [name for name in new if new[name] != was.get(name)]
+def _tool_changes(tools_before: Sequence[bytes], tools_now: Sequence[bytes]) -> list[Block]:
+    before = {tool_name(raw): raw for raw in tools_before}
+    now = {tool_name(raw): raw for raw in tools_now}
+    removed = [name for name in before if now.get(name) != before[name]]
+    added = [name for name in now if now[name] != before.get(name)]
     removals: list[object] = [
-        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}} for name in gone
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}} for name in removed
     ]
     additions: list[object] = [
-        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": Raw(new[name])}}
-        for name in come
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": Raw(now[name])}}
+        for name in added
     ]
     return [blocks.read(msgspec.json.encode(change)) for change in (*removals, *additions)]
 
@@ -383,7 +384,8 @@ def recover(c: Conversation, error: ModelError) -> bool:
 
 def _without_opaque_summary(c: Conversation) -> bool:
     view = c.transcript.view
-    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
+    summaries = chain.from_iterable(item.shown for item in view.items if item.said.summary)
+    shown = {block.raw for block in summaries}
     signed = (
         decision
         for decision in view.decisions()

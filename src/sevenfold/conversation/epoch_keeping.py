@@ -42,12 +42,12 @@ class EpochKeeping(Exchange):
     def atomic(self) -> Iterator[None]:
         """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
-            before = self.epoch
+            epoch_before = self.epoch
             try:
                 with self.transcript.atomic():
                     yield
             except BaseException:
-                self.epoch = before
+                self.epoch = epoch_before
                 raise
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
@@ -62,10 +62,10 @@ class EpochKeeping(Exchange):
 
     def return_to(self, epoch: Epoch) -> None:
         """Return to the frame of an earlier epoch; does nothing if that epoch had another model."""
-        then = frame_of(epoch)
-        now = self.epoch.frame
-        if then.model == now.model:
-            self.epoch = self.epoch.sending(replace(then, max_tokens=now.max_tokens))
+        earlier_frame = frame_of(epoch)
+        current_frame = self.epoch.frame
+        if earlier_frame.model == current_frame.model:
+            self.epoch = self.epoch.sending(replace(earlier_frame, max_tokens=current_frame.max_tokens))
 
     def announce(self, reason: str) -> None:
         """Announce a decision that changes content already sent, so that the resulting cache miss is expected."""

@@ -8,6 +8,7 @@ log records the fork's requests with the messages they added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -91,13 +92,13 @@ class Fork(Aside):
         self.cache_key = parent.cache_key
         self._opened = view.epoch.id if view.epoch else ""
         """The epoch it was taken in."""
-        now = tuple(view.messages())
-        messages = now if shared is None else tuple(shared)
+        messages_now = tuple(view.messages())
+        messages = messages_now if shared is None else tuple(shared)
         self._shared = _valid_reasoning(parent, messages)
-        begins_in_view = self._shared == now or (upto is not None and self._shared == messages)
+        begins_in_view = self._shared == messages_now or (upto is not None and self._shared == messages)
         self._tip = view.tip if begins_in_view else None
         """The parent's tip at the time of the fork; None if the fork starts with other messages than those in view."""
-        self._upto = upto if self._shared != now else None
+        self._upto = upto if self._shared != messages_now else None
         self._size = parent.size() if self._upto is None else _size_up_to(parent, self._upto)
         self._own: list[Message] = []
         if begins_in_view:
@@ -147,13 +148,13 @@ class Fork(Aside):
         frame = self.epoch.frame.with_fields(pending.fields)
         shared = None if self.source.writes_tail else len(self._shared)
         body, forecast = compose(self, frame, messages, self._parent.part_sizes(), shared=shared)
-        own = self._own if self._tip is not None else messages
+        written = self._own if self._tip is not None else messages
         record = Request(
             epoch=self._opened,
             tip=self._tip,
             source=self.source.name,
             parameters={name: Raw(raw) for name, raw in pending.fields.items()},
-            appended=[Raw(message.raw) for message in own],
+            appended=[Raw(message.raw) for message in written],
             upto=self._upto,
         )
         record = self._parent.record_request(record, body)
@@ -163,11 +164,11 @@ class Fork(Aside):
         """Add the answer to the fork, and bill it to the parent."""
         self._add("assistant", reply.answer.blocks)
         usage = Usage.read(reply.answer.usage)
-        before = self.epoch.watched
-        watched, broken = before.judge(usage, self.profile, keeps=self.source.writes_tail)
+        watched_before = self.epoch.watched
+        watched, broken = watched_before.judge(usage, self.profile, keeps=self.source.writes_tail)
         self.set_epoch(replace(self.epoch, watched=watched))
-        if broken is None and before.sent is not None and before.pending is not None:
-            self._parent.cache_was_read(before.sent, before.pending.at)
+        if broken is None and watched_before.sent is not None and watched_before.pending is not None:
+            self._parent.cache_was_read(watched_before.sent, watched_before.pending.at)
         return self.settle(prepared, reply, usage, broken)
 
     def clear_results(self) -> bool:
@@ -190,9 +191,9 @@ class Fork(Aside):
 
     def size(self) -> Size:
         """The size of the next request."""
-        own = total(block for message in self._own for block in message.parts)
-        size = _moved(self._size, self._parent.tokens(own))
-        return replace(size, wire=size.wire + own.wire, images=size.images + own.images)
+        own_size = total(chain.from_iterable(message.parts for message in self._own))
+        size = _moved(self._size, self._parent.tokens(own_size))
+        return replace(size, wire=size.wire + own_size.wire, images=size.images + own_size.images)
 
     def _must_be_sendable(self) -> None:
         if not self._own:
@@ -211,9 +212,9 @@ class Fork(Aside):
                 self._shared = shared
                 self._tip = None
                 self._upto = None
-        before = self._own[-1] if self._own else None
-        if before is not None and before.role == role:
-            content = (*before.parts, *content)
+        last_message = self._own[-1] if self._own else None
+        if last_message is not None and last_message.role == role:
+            content = (*last_message.parts, *content)
             self._own.pop()
         self._own.append(Message.of(role, content))
 
@@ -307,7 +308,7 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
         moved[:0] = [block for block in messages.pop().parts if block.kind == "text"]
     answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
     answer = [index for back, index in enumerate(reversed(answers)) if index == answers[-1] - back]
-    unfinished = open_server_calls([block for index in answer for block in messages[index].parts])
+    unfinished = open_server_calls([*chain.from_iterable(messages[index].parts for index in answer)])
     cut = False
     for index in sorted(answer) if unfinished else ():
         remaining: list[Block] = []

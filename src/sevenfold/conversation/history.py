@@ -200,8 +200,8 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
     if request.appended and request.tip is None:
         # A fork that did not start with all messages in view recorded all of its own messages.
         messages = ()
-    own = [_message(bytes(raw)) for raw in request.appended]
-    return assemble(frame_of(epoch).with_fields(request.parameters), [*messages, *own], markers)
+    appended = [_message(bytes(raw)) for raw in request.appended]
+    return assemble(frame_of(epoch).with_fields(request.parameters), [*messages, *appended], markers)
 
 
 def _messages(view: View, upto: str | None) -> list[Message]:

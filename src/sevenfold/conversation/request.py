@@ -317,8 +317,8 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
 
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     """Record the answer to a request, learn from the usage it reports, and return the outcome."""
-    given = reply.answer
-    reply = replace(reply, answer=c.transcript.distinct(given))
+    answer = reply.answer
+    reply = replace(reply, answer=c.transcript.distinct(answer))
     edits_before = c.edits
     measured = _answer(c, prepared, reply)
     c.brokered.answered()
@@ -334,7 +334,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     watched, broken = watched.judge(usage, c.profile)
     if broken is not None and (says := provider_says(bytes(reply.diagnostics))):
         broken = replace(broken, provider_says=says)
-    c.state(ServerThread).answered(prepared.call.thread, prepared.messages, given)
+    c.state(ServerThread).answered(prepared.call.thread, prepared.messages, answer)
     cost = usage.cost(c.profile)
     call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[epoch.lifetimes.tail])
     ideal = _ideal_cost(epoch.billed, call, c.profile)
@@ -377,8 +377,8 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
         _decide_again(c, decided, moved)
         thinks = any(block.kind in THINKING for block in reply.answer.blocks)
         if thinks and c.profile.thinking.bound:
-            now = transcript.view.messages()[: len(prepared.messages)]
-            if tuple(now) != prepared.messages:
+            messages_now = transcript.view.messages()[: len(prepared.messages)]
+            if tuple(messages_now) != prepared.messages:
                 c.open_epoch("changed while the model answered", drops_thinking=True)
     return measured
 
@@ -409,8 +409,8 @@ def _decide_again(
         renamed[earlier.id] = transcript.decide(again).id
 
 
-def _ideal_cost(before: BilledCall | None, call: BilledCall, profile: Profile) -> float | None:
+def _ideal_cost(previous: BilledCall | None, call: BilledCall, profile: Profile) -> float | None:
     """The cost of a call if it had read every token of the one before from the cache."""
-    whole = ideal_cost([before, call] if before else [call], profile)
-    cost_before = ideal_cost([before], profile) if before else 0.0
-    return None if whole is None or cost_before is None else whole - cost_before
+    cost_of_both = ideal_cost([previous, call] if previous else [call], profile)
+    cost_before = ideal_cost([previous], profile) if previous else 0.0
+    return None if cost_of_both is None or cost_before is None else cost_of_both - cost_before

@@ -8,6 +8,7 @@ slots are listed from the most important to the least.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Protocol
 
 from msgspec import Struct
@@ -52,7 +53,8 @@ class Moment(Struct, frozen=True):
         """Whether this text will be in view anyway."""
         if text in self.front():
             return True
-        return any(text in blocks.words_of(block) for item in self.kept for block in item.shown)
+        kept_blocks = chain.from_iterable(item.shown for item in self.kept)
+        return any(text in blocks.words_of(block) for block in kept_blocks)
 
     def shows(self, call: str) -> bool:
         """Whether the kept messages show the result of this call in full, exactly as the tool returned it."""

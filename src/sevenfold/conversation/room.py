@@ -6,6 +6,7 @@ This module also keeps the list of results that could be cleared to make room.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -351,4 +352,5 @@ def unsent(c: Conversation) -> list[Item]:
 def unsent_results(c: Conversation) -> list[Block]:
     """Tool results that have not been sent yet."""
     answers = [item for item in unsent(c) if item.said.answers]
-    return [block for item in answers for block in item.shown if block.kind == "tool_result"]
+    shown = chain.from_iterable(item.shown for item in answers)
+    return [block for block in shown if block.kind == "tool_result"]

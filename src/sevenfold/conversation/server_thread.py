@@ -73,7 +73,8 @@ class ServerThread:
         count = len(held.messages)
         if self._epoch() != held.epoch or len(messages) < count + 2:
             return False
-        if any(now.raw != before.raw for now, before in zip(messages, held.messages, strict=False)):
+        begins = [message.raw for message in messages[:count]]
+        if begins != [message.raw for message in held.messages]:
             return False
         answer = messages[count]
         return answer.role == "assistant" and [part.raw for part in answer.parts] == [

@@ -9,7 +9,7 @@ a new branch starts; the messages of the old branch stay in the transcript.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -127,7 +127,7 @@ def _masked(message: Given, secrets: KnownSecrets) -> Given:
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
     """The texts of the system prompt and of all imported system messages."""
-    imported = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
+    imported = chain.from_iterable(item.said.blocks for item in items if item.said.attachment == SYSTEM)
     prompt = map(blocks.read, c.epoch.wanted.system)
     return frozenset(blocks.words_of(block).strip() for block in (*imported, *prompt))
 
@@ -138,9 +138,9 @@ def _is_known_system(message: Given, texts: frozenset[str]) -> bool:
 
 def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     """Refuse a changed result for an answered call, even on another branch, where only random ids identify a call."""
-    results = (block for message in fresh for block in message.blocks if block.kind == "tool_result")
-    for block in filter(lambda block: calls.is_random_id(block.id), results):
-        if not c.finder.same_result(block):
+    for block in chain.from_iterable(message.blocks for message in fresh):
+        is_result = block.kind == "tool_result" and calls.is_random_id(block.id)
+        if is_result and not c.finder.same_result(block):
             raise Refused(
                 f"the call {block.id} has another result already, and a recorded tool result cannot be changed. "
                 "Bring the list into a new session with messages()"
@@ -155,11 +155,11 @@ def _take_in(c: Conversation, fresh: Sequence[Given]) -> None:
         if role != "assistant":
             for message in run:
                 _take_message(c, message)
-        elif answer_blocks := tuple(block for message in run for block in message.blocks):
+        elif answer_blocks := tuple(chain.from_iterable(message.blocks for message in run)):
             # Consecutive messages, or items, of the model form one answer.
             answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.epoch.frame.model, answer_blocks)
             c.transcript.model(c.transcript.distinct(answer))
-    if any(block.kind in THINKING for message in fresh for block in message.blocks):
+    if any(block.kind in THINKING for block in chain.from_iterable(message.blocks for message in fresh)):
         # Imported thinking is bound to what preceded it where it was produced.
         c.open_epoch("imported", drops_thinking=True)
 
@@ -190,9 +190,8 @@ def compare(
 
     ``system`` are known system texts, which match anywhere in the list.
     """
-    theirs_system = {
-        _words(block) for located in listed if located.role == "system" for block in located.blocks
-    }
+    system_blocks = chain.from_iterable(message.blocks for message in listed if message.role == "system")
+    theirs_system = {*map(_words, system_blocks)}
     aside = frozenset({*system, *theirs_system, CUT_START})
     ours = _turns((located.item.said.role, located) for located in _our_blocks(items))
     theirs = _turns((listed[located.message].role, located) for located in _their_blocks(listed))
@@ -304,12 +303,12 @@ def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -
 
 def _fresh(listed: Sequence[Given], matched: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
     """The messages, or parts of messages, that the session does not have yet."""
-    new = [
+    new_indices = [
         located.message
         for located in _their_blocks(listed)
         if (located.message, located.part) not in matched
     ]
-    begin = min(new, default=len(listed))
+    begin = min(new_indices, default=len(listed))
     while begin and listed[begin - 1].role == "assistant" and (begin - 1, 0) not in matched:
         begin -= 1  # thinking in a separate item belongs to the answer after it
     fresh = []

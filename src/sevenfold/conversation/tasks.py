@@ -164,16 +164,16 @@ class TaskRegistry:
         work = _Work(
             Task(f"{kind}-{next(self._numbers)}", kind, kind, "working", self._clock.now()), self._clock
         )
-        for old in [name for name, owned in self._own.items() if owned.task.over][:-KEPT]:
-            del self._own[old]
+        for task_id in [name for name, owned in self._own.items() if owned.task.over][:-KEPT]:
+            del self._own[task_id]
         self._own[work.task.id] = work
 
-        def ended(came: R | Exception) -> None:
-            if isinstance(came, Exception):
-                work.end(str(came) or type(came).__name__)
+        def ended(outcome: R | Exception) -> None:
+            if isinstance(outcome, Exception):
+                work.end(str(outcome) or type(outcome).__name__)
             else:
-                work.end(shortfall(came) if shortfall is not None else "")
-            done(came)
+                work.end(shortfall(outcome) if shortfall is not None else "")
+            done(outcome)
 
         runner(work.watched(flow), ended)
 

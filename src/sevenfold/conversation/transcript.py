@@ -224,16 +224,18 @@ class Transcript:
             )
         boundary = boundary or self._ids.new()
         anchor = anchor or self._ids.new()
-        now = self._now()
-        stamp = {"at": anchor, "timestamp": now}
-        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, now), about)]
+        timestamp = self._now()
+        stamp = {"at": anchor, "timestamp": timestamp}
+        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, timestamp), about)]
         if signed is not None:
             block = Signed(boundary=boundary, block=Raw(signed), model=epoch.model if epoch else "")
-            written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
-        at = Stamp(self.place, anchor, boundary, now)
+            written.append(
+                lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=timestamp))
+            )
+        at = Stamp(self.place, anchor, boundary, timestamp)
         written.append(lines.said_by_user(at, summary or _nothing(), summary=True))
         for attachment in attachments:
-            at = Stamp(self.place, self._ids.new(), at.uuid, now)
+            at = Stamp(self.place, self._ids.new(), at.uuid, timestamp)
             written.append(_attached(at, attachment))
         carried = replace(
             carry or Carry(boundary=boundary),
@@ -250,7 +252,7 @@ class Transcript:
             written.append(lines.decided(opened))
             carried = replace(carried, epoch=opened.id)
         written += [lines.labelled(self.place, kind, text, at.uuid) for kind, text in known_by.items()]
-        commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
+        commit = Commit(id=self._ids.new(), at=anchor, timestamp=timestamp, boundary=boundary)
         self._write_all([*written, lines.decided(carried), lines.decided(commit)])
         return boundary
 
@@ -269,11 +271,11 @@ class Transcript:
                 head_uuid=kept[0], anchor_uuid=ids[-1] if ids else boundary, tail_uuid=kept[1]
             )
             about = replace(about, preserved_segment=segment)
-        now = self._now()
-        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, now), about, own=False)]
+        timestamp = self._now()
+        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, timestamp), about, own=False)]
         parent = boundary
         for record, uuid in zip(leading, ids, strict=True):
-            at = Stamp(self.place, uuid, parent, now)
+            at = Stamp(self.place, uuid, parent, timestamp)
             attachment = "system_message" if record.role == "system" else ""
             if record.kept:
                 attachment = KEPT_MESSAGE
@@ -381,8 +383,8 @@ class Transcript:
         return next((position for position, epoch_at in opened if epoch and epoch_at.id == epoch.id), None)
 
     def _stamp(self) -> Stamp:
-        now = _moment(int(self._clock.now() * 1000))
-        return Stamp(self.place, self._ids.new(), self.view.tip, now)
+        timestamp = _moment(int(self._clock.now() * 1000))
+        return Stamp(self.place, self._ids.new(), self.view.tip, timestamp)
 
     def _now(self) -> str:
         return _moment(int(self._clock.now() * 1000))

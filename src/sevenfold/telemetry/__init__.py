@@ -66,9 +66,9 @@ class Sink(ABC):
 
 def masked(event: Event, mask: Mask) -> Event:
     """Return the event with every text in it masked and encodable as UTF-8."""
-    said = {name: getattr(event, name) for name in event.__struct_fields__}
-    fit = {name: _fit(value, mask) for name, value in said.items()}
-    return structs.replace(event, **fit) if fit != said else event
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    fit = {name: _fit(value, mask) for name, value in fields.items()}
+    return structs.replace(event, **fit) if fit != fields else event
 
 
 def _fit(value: Any, mask: Mask) -> Any:

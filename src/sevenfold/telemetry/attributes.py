@@ -73,20 +73,20 @@ def spelled(kind: str) -> str:
 def attributes(event: Event) -> Attributes:
     """Return all non-empty fields of an event except its time, named by the conventions if possible."""
     names = {**ALWAYS, **_NAMES.get(type(event), {})}
-    said = {field: getattr(event, field) for field in event.__struct_fields__ if field != "at"}
-    found: Attributes = {
+    fields = {field: getattr(event, field) for field in event.__struct_fields__ if field != "at"}
+    converted: Attributes = {
         names.get(field, f"{SCOPE}.{field}"): value
-        for field, value in said.items()
+        for field, value in fields.items()
         if value is not None and value not in ("", ()) and (value or field not in _NONE_IF_0)
     }
     match event:
         case Sending():
-            found[OPERATION] = CHAT
+            converted[OPERATION] = CHAT
         case Answered():
-            found[INPUT_TOKENS] = prompt(event)
+            converted[INPUT_TOKENS] = prompt(event)
             if event.stop_reason:
-                found[FINISH_REASONS] = (event.stop_reason,)
-    return found
+                converted[FINISH_REASONS] = (event.stop_reason,)
+    return converted
 
 
 def prompt(event: Answered | Failed) -> int:

@@ -69,17 +69,19 @@ class Metrics:
     def ended(self, event: events.Answered | events.Failed, sent: events.Sending | None) -> None:
         """Record time, tokens and cost of a request; for a failed one, what the provider had reported by then."""
         seconds = event.at - sent.at if sent else 0.0
-        asked: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: event.provider}
-        asked[names.REQUEST_MODEL] = sent.model if sent else event.model
+        request_attributes: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: event.provider}
+        request_attributes[names.REQUEST_MODEL] = sent.model if sent else event.model
         if isinstance(event, events.Failed):
-            asked[names.ERROR] = event.error
+            request_attributes[names.ERROR] = event.error
         else:
-            asked[names.RESPONSE_MODEL] = event.model
+            request_attributes[names.RESPONSE_MODEL] = event.model
             seconds = event.seconds or seconds
-        _measure(self._duration.record, seconds, asked)
-        _measure(self._usage.record, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
-        _measure(self._usage.record, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-        _measure(self._cost.add, event.usd, {**asked, **_source(event)})
+        _measure(self._duration.record, seconds, request_attributes)
+        _measure(self._usage.record, prompt(event), {**request_attributes, names.TOKEN_TYPE: "input"})
+        _measure(
+            self._usage.record, event.output_tokens, {**request_attributes, names.TOKEN_TYPE: "output"}
+        )
+        _measure(self._cost.add, event.usd, {**request_attributes, **_source(event)})
 
     def happened(self, event: events.Event) -> None:
         """Count any other event that has a metric."""

@@ -65,8 +65,8 @@ class Spans:
             start = under_way.began
         else:
             start = _nanoseconds(event.at - event.seconds if isinstance(event, Answered) else event.at)
-            asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
-            span = self._chat(event.model, start, asked)
+            request_attributes: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
+            span = self._chat(event.model, start, request_attributes)
         span.set_attributes(attributes(event))
         if isinstance(event, Failed):
             span.set_status(StatusCode.ERROR, event.reason)
@@ -98,18 +98,18 @@ class Spans:
     def close(self) -> None:
         """End all open spans as unanswered; they get a duration of zero, because the real one is unknown."""
         while self._open:
-            _, left = self._open.popitem()
-            self._abandon(left, left.sent)
+            _, unanswered = self._open.popitem()
+            self._abandon(unanswered, unanswered.sent)
 
     def _chat(self, model: str, began: int, about: Attributes) -> Span:
         name = f"{names.CHAT} {model}"
         return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=about, start_time=began)
 
-    def _abandon(self, left: _Open | None, event: Event) -> None:
-        if left:
-            left.span.set_attribute(names.ERROR, names.UNANSWERED)
-            left.span.set_status(StatusCode.ERROR, "neither an answer nor a failure was reported")
-            left.span.end(max(left.began, _nanoseconds(event.at)))
+    def _abandon(self, unanswered: _Open | None, event: Event) -> None:
+        if unanswered:
+            unanswered.span.set_attribute(names.ERROR, names.UNANSWERED)
+            unanswered.span.set_status(StatusCode.ERROR, "neither an answer nor a failure was reported")
+            unanswered.span.end(max(unanswered.began, _nanoseconds(event.at)))
 
     def _under_way(self, thread: Key) -> Span | None:
         """Return the span of the newest open request of a source, or None."""
@@ -124,11 +124,11 @@ def _request(event: RequestEvent) -> Key:
     return (event.session, event.source, event.request)
 
 
-def _keep(held: dict[Key, Held], key: Key, value: Held, most: int) -> Held | None:
+def _keep(held: dict[Key, Held], key: Key, value: Held, limit: int) -> Held | None:
     """Add a value as the newest; return the oldest one if it had to be removed, else None."""
     held.pop(key, None)
     held[key] = value
-    return held.pop(next(iter(held))) if len(held) > most else None
+    return held.pop(next(iter(held))) if len(held) > limit else None
 
 
 def _nanoseconds(at: float) -> int:

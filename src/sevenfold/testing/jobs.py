@@ -387,14 +387,14 @@ class JobsContract:
         self._check_most(jobs, workshop, specs, 2)
 
     @staticmethod
-    def _check_most(jobs: Jobs, workshop: Workshop, specs: list[JobSpec], most: int) -> None:
+    def _check_most(jobs: Jobs, workshop: Workshop, specs: list[JobSpec], limit: int) -> None:
         for spec in specs:
             jobs.submit(spec)
-        for left in range(len(specs), 0, -1):
-            key = workshop.await_at_work(min(most, left))
+        for remaining in range(len(specs), 0, -1):
+            key = workshop.await_at_work(min(limit, remaining))
             workshop.release(key)
             ended(jobs, key)
-        assert workshop.most_at_once == most
+        assert workshop.most_at_once == limit
 
     def test_a_model_has_a_pace(self, opened: Callable[..., Jobs]) -> None:
         jobs = opened(starts_per_minute={"m": 60 / 0.25})

@@ -169,10 +169,10 @@ class ProviderContract(ClientContract):
         else:
             messages = [{"role": "user", "content": [picture]}]
         try:
-            put = provider.put(Call(body(self.model, messages, **fields)))
+            encoded = provider.put(Call(body(self.model, messages, **fields)))
         except RequestRefused:
             return
-        assert mark.encode() in put.body, f"{what} are dropped; refuse them with RequestRefused"
+        assert mark.encode() in encoded.body, f"{what} are dropped; refuse them with RequestRefused"
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -371,7 +371,7 @@ class StoreContract(LogContract):
     def _kept(store: Store, branch: str) -> dict[str, str]:
         """The newest content of each part."""
         files = store.agent_files("s", branch)
-        parts = {
+        contents = {
             "notes": store.notes("s", branch).read() or "",
             "agent files": (files.read("a.md") or b"").decode(),
             "a line of an agent's file": (files.read("log.jsonl") or b"").decode().split()[-1],
@@ -379,7 +379,7 @@ class StoreContract(LogContract):
             "user memory": (store.user_memory().read("a.md") or b"").decode(),
             "mail": store.mailbox().waiting("b")[-1].text,
         }
-        return parts if branch else {**parts, "state": store.agent_state("s").read() or ""}
+        return contents if branch else {**contents, "state": store.agent_state("s").read() or ""}
 
     def test_a_branch_has_notes_and_an_index_of_its_own(self, store: Store) -> None:
         filled(store, "s", b"one\n")

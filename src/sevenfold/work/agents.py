@@ -109,18 +109,18 @@ def _obey(agent: Agent | AsyncAgent, running: RunningJob) -> None:
         agent.interrupt()
 
 
-def agent_maker(name: str, known: Mapping[str, MakeAgent]) -> MakeAgent:
+def agent_maker(name: str, makers: Mapping[str, MakeAgent]) -> MakeAgent:
     """The function that makes the agents of this name; raises `InputError` if there is none.
 
     A job cannot name any other function: who may submit jobs may not choose what code runs.
     """
-    if name in known:
-        return known[name]
+    if name in makers:
+        return makers[name]
     for plugin in plugins(AGENTS, name):
         make: MakeAgent | None = plugin.load()
         if make is not None:
             return make
-    names = sorted({*known, *(plugin.name for plugin in plugins(AGENTS))})
+    names = sorted({*makers, *(plugin.name for plugin in plugins(AGENTS))})
     raise InputError(
         f"no agent is called {name!r} here; known are {', '.join(names) or 'none'}. Give the worker a function that "
         f"makes it, or install a package with an entry point of this name in the group {AGENTS}"
@@ -132,13 +132,13 @@ def imported_maker(name: str) -> MakeAgent:
     module, _, function = name.partition(":")
     try:
         make: Any = importlib.import_module(module)
-        for part in function.split("."):
-            make = getattr(make, part)
+        for attribute in function.split("."):
+            make = getattr(make, attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
             f"the agent {name!r} cannot be imported: {error}; write module:function"
         ) from error
     if not callable(make):
         raise InputError(f"{name!r} is no function that makes an agent, but a {type(make).__name__}")
-    made: MakeAgent = make
-    return made
+    checked_make: MakeAgent = make
+    return checked_make

@@ -73,6 +73,6 @@ def _in_postgres(
         ) from error
     if agents is None and handlers is None:
         return PostgresJobs(url)
-    known = {**standard_handlers(sessions_of(url), agents, watch), **(handlers or {})}
-    worker = WorkerThread(PostgresWorker(url, known, limits=limits))
+    all_handlers = {**standard_handlers(sessions_of(url), agents, watch), **(handlers or {})}
+    worker = WorkerThread(PostgresWorker(url, all_handlers, limits=limits))
     return PostgresJobs(url, worker)

@@ -99,9 +99,9 @@ def carry_out(current: CurrentJob, handler: Handler | None) -> JobOutcome:
         if isinstance(error, TranscriptLocked | TranscriptOvertaken):
             # Whoever had the job before died and its lease has not expired yet, or it is only now waking up.
             return _again(job, explained(error), LEASE_PAUSE, counts=False)
-        asked = error.retry_after if isinstance(error, ModelError) else None
+        retry_after = error.retry_after if isinstance(error, ModelError) else None
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**job.attempt)
-        return _again(job, explained(error), max(pause, asked or 0.0), counts=True)
+        return _again(job, explained(error), max(pause, retry_after or 0.0), counts=True)
     return JobOutcome("succeeded", result)
 
 

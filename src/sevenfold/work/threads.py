@@ -77,12 +77,12 @@ class ThreadJobs:
         self, *, session: str | None = None, status: JobStatus | None = None, limit: int = 100
     ) -> Sequence[Job]:
         """The jobs of a session, or of all, newest first."""
-        found: list[Job] = []
+        matching: list[Job] = []
         for job in reversed(self._crew.jobs_of(self.tenant)):
             fits = session is None or job.spec.session == session
-            if fits and (status is None or job.status == status) and len(found) < limit:
-                found.append(job)
-        return found
+            if fits and (status is None or job.status == status) and len(matching) < limit:
+                matching.append(job)
+        return matching
 
     def schedule(self, schedule: JobSchedule) -> None:
         """Submit a job again and again."""
@@ -144,11 +144,11 @@ class Crew:
 
     def _submit(self, tenant: str, spec: JobSpec) -> Job:
         key = spec.key or str(uuid4())
-        known = self.table.get((tenant, key))
-        if known is not None:
-            if not same_work(known.spec, spec):
-                raise Refused(other_work(key, known.spec.kind))
-            return known
+        existing = self.table.get((tenant, key))
+        if existing is not None:
+            if not same_work(existing.spec, spec):
+                raise Refused(other_work(key, existing.spec.kind))
+            return existing
         if self._closed:
             raise Refused("these jobs are closed and take no more")
         job = Job(key, replace(spec, key=key), submitted=time.time())
@@ -206,14 +206,14 @@ class Crew:
     def forget(self, tenant: str, before: float) -> int:
         """Remove the jobs of a tenant that ended before a time."""
         with self._changed:
-            old = [
+            forgotten = [
                 name
                 for name, job in self.table.items()
                 if name[0] == tenant and job.over and job.ended < before
             ]
-            for name in old:
+            for name in forgotten:
                 del self.table[name]
-        return len(old)
+        return len(forgotten)
 
     def close(self, grace: float) -> None:
         """Stop what runs, and wait for it; after ``grace`` seconds, stop it at once."""

@@ -73,12 +73,12 @@ class SessionUpkeep:
     def dream(self, running: RunningJob) -> Any:
         """Tidy memory by fixed rules, without a model; returns what was done."""
         user = _payload(running, DreamPayload).user
-        place = self._store(running)
-        if place is None:
+        store_url = self._store(running)
+        if store_url is None:
             raise InputError(
                 "these jobs have no store whose memory could be tidied; name one where jobs are opened"
             )
-        store = open_store(place)
+        store = open_store(store_url)
         try:
             memory = memory_in(store.user_memory() if user else store.memory(), SystemClock())
             lock = memory.folder.dream_lock()
@@ -91,7 +91,7 @@ class SessionUpkeep:
                 raise
             lock.finish(SystemClock.now())
         finally:
-            if store is not place:
+            if store is not store_url:
                 store.close()
         return {"done": list(consolidation.done), "proposed": list(consolidation.proposed)}
 

@@ -160,23 +160,26 @@ def call_fields(call: ToolCall, folder: Path) -> dict[str, Any]:
 
 def change_of(call: ToolCall, folder: Path) -> ShownChange | None:
     """What a call of Edit or Write would change; None for other calls, and for changes that would fail."""
-    given = call.input if isinstance(call.input, dict) else {}
-    if call.name not in ("Edit", "Write") or not isinstance(given.get("path"), str):
+    arguments = call.input if isinstance(call.input, dict) else {}
+    if call.name not in ("Edit", "Write") or not isinstance(arguments.get("path"), str):
         return None
-    path = folder / str(given["path"])
+    path = folder / str(arguments["path"])
     try:
-        before = _content(path)
+        content_before = _content(path)
         if call.name == "Write":
-            after = str(given.get("content", ""))
+            text_after = str(arguments.get("content", ""))
         else:
-            old, new = (str(given.get(name, "")).encode(errors="replace") for name in ("old", "new"))
+            old_text = str(arguments.get("old", "")).encode(errors="replace")
+            new_text = str(arguments.get("new", "")).encode(errors="replace")
+            replace_all = bool(arguments.get("replace_all"))
             changed = replaced(
-                before or b"", old, new, replace_all=bool(given.get("replace_all")), path=str(path)
+                content_before or b"", old_text, new_text, replace_all=replace_all, path=str(path)
             )
-            after = changed.decode(errors="replace")
+            text_after = changed.decode(errors="replace")
     except (OSError, Refused):
         return None
-    return ShownChange(str(path), None if before is None else before.decode(errors="replace"), after)
+    text_before = None if content_before is None else content_before.decode(errors="replace")
+    return ShownChange(str(path), text_before, text_after)
 
 
 def _content(path: Path) -> bytes | None:
@@ -187,9 +190,9 @@ def _content(path: Path) -> bytes | None:
     return path.read_bytes()
 
 
-def _relative(what: str, folder: Path) -> str:
-    path = PurePath(what)
-    return str(path.relative_to(folder)) if what.startswith("/") and path.is_relative_to(folder) else what
+def _relative(text: str, folder: Path) -> str:
+    path = PurePath(text)
+    return str(path.relative_to(folder)) if text.startswith("/") and path.is_relative_to(folder) else text
 
 
 def begun(call: ToolCall, folder: Path, status: schema.ToolCallStatus = "pending") -> schema.ToolCallStart:
@@ -262,13 +265,13 @@ def replayed(items: Sequence[Item], folder: Path) -> Iterator[Update]:
     """A recorded conversation, as it was shown when it took place."""
     waiting: dict[str, ToolCall] = {}
     for item in items:
-        said = item.said
-        if said.summary:
+        message = item.said
+        if message.summary:
             continue
-        if words := users_words(said):
-            yield acp.update_user_message_text(words)
-        for block in said.blocks:
-            if said.role == "assistant" and block.kind == "text":
+        if typed_text := users_words(message):
+            yield acp.update_user_message_text(typed_text)
+        for block in message.blocks:
+            if message.role == "assistant" and block.kind == "text":
                 yield acp.update_agent_message_text(blocks.words_of(block))
             elif block.kind == "tool_result" and block.id in waiting:
                 body = block.body()
@@ -276,8 +279,8 @@ def replayed(items: Sequence[Item], folder: Path) -> Iterator[Update]:
                 call = waiting.pop(block.id)
                 yield begun(call, folder)
                 yield ended(call, ToolOutput(blocks.words_of(block), is_error=failed))
-        if said.role == "assistant":
-            waiting |= {call.id: call for call in calls_of(Answer("", "", said.blocks))}
+        if message.role == "assistant":
+            waiting |= {call.id: call for call in calls_of(Answer("", "", message.blocks))}
 
 
 def stop_reason(finished: Finished) -> schema.StopReason:

@@ -268,11 +268,11 @@ def session_costs(shelf: SessionShelf, question: CostsQuestion) -> CostsAnswer:
 def _losses(session: ArchivedSession) -> list[CacheLoss]:
     by_cause: dict[str, CacheLoss] = {}
     for broken in session.profile().cache_breaks:
-        before = by_cause.get(broken.cause, CacheLoss(broken.cause, 0, 0, 0.0))
-        unknown = before.usd is None or broken.cost_usd is None
-        usd = None if unknown else (before.usd or 0.0) + (broken.cost_usd or 0.0)
+        loss_so_far = by_cause.get(broken.cause, CacheLoss(broken.cause, 0, 0, 0.0))
+        unknown = loss_so_far.usd is None or broken.cost_usd is None
+        usd = None if unknown else (loss_so_far.usd or 0.0) + (broken.cost_usd or 0.0)
         by_cause[broken.cause] = CacheLoss(
-            broken.cause, before.times + 1, before.tokens + broken.tokens, usd
+            broken.cause, loss_so_far.times + 1, loss_so_far.tokens + broken.tokens, usd
         )
     return sorted(by_cause.values(), key=lambda loss: -loss.tokens)
 

@@ -166,8 +166,8 @@ def _result(number: RequestId, result: dict[str, Any], *, bare: bool = False) ->
 
 
 def _invalid(number: object) -> bytes:
-    known = number if isinstance(number, str | int) and not isinstance(number, bool) else None
-    return _error(known, INVALID_REQUEST, "the message has no method")
+    usable_number = number if isinstance(number, str | int) and not isinstance(number, bool) else None
+    return _error(usable_number, INVALID_REQUEST, "the message has no method")
 
 
 def _error(number: RequestId | None, code: int, message: str, data: object = None) -> bytes:

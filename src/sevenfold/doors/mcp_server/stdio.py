@@ -87,7 +87,7 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
     """The lines of the input; one that is too long comes as a line that is no JSON."""
     while line := source.readline(MOST_BYTES):
         if len(line) == MOST_BYTES and not line.endswith(b"\n"):
-            while (more := source.readline(MOST_BYTES)) and not more.endswith(b"\n"):
+            while (rest_of_line := source.readline(MOST_BYTES)) and not rest_of_line.endswith(b"\n"):
                 pass
             line = b"too long"
         yield line

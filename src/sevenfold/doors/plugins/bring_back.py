@@ -71,10 +71,10 @@ def forget(session: str) -> None:
     folder.file_for(KIND, session).unlink(missing_ok=True)
 
 
-def fitted(text: str, most: int) -> str:
+def fitted(text: str, limit: int) -> str:
     """The text without the last lines, if it has too many characters as JavaScript counts them."""
-    while len(text.encode("utf-16-le", errors="replace")) // 2 > most:
-        text = text.rpartition("\n")[0] if "\n" in text else text[: most // 2]
+    while len(text.encode("utf-16-le", errors="replace")) // 2 > limit:
+        text = text.rpartition("\n")[0] if "\n" in text else text[: limit // 2]
     return text
 
 

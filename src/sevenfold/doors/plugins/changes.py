@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def install(changes: Changes) -> None:
         if file.path.exists():
             raise InputError(f"{file.path} exists and is not from this installation; move it away first")
     edited = changes.entry.edited() if changes.entry else None
-    made_folders = [str(path) for file in changes.files for path in _missing_folders(file.path.parent)]
+    missing = chain.from_iterable(_missing_folders(file.path.parent) for file in changes.files)
     receipt: dict[str, Any] = {
         "files": {str(file.path): _digest(file.content) for file in changes.files},
-        "folders": list(dict.fromkeys(made_folders)),
+        "folders": list(dict.fromkeys(map(str, missing))),
     }
     if changes.entry and edited:
         receipt["addition"] = {
@@ -89,7 +90,7 @@ def uninstall(program: str) -> list[str]:
         raise InputError(
             f"the plugin for {program} is not installed; 'sevenfold install {program}' does it"
         )
-    left: list[str] = []
+    leftovers: list[str] = []
     for name, digest in receipt.get("files", {}).items():
         path = Path(name)
         if not path.is_file():
@@ -97,18 +98,18 @@ def uninstall(program: str) -> list[str]:
         if _digest(path.read_bytes()) == digest:
             path.unlink()
         else:
-            left.append(f"{path} was changed since and stays; remove it yourself")
+            leftovers.append(f"{path} was changed since and stays; remove it yourself")
     for name in reversed(receipt.get("folders", [])):
         path = Path(name)
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     addition = receipt.get("addition")
     if isinstance(addition, dict):
-        left += _without_entry(
+        leftovers += _without_entry(
             Path(addition["path"]), addition["inserted"], created=bool(addition["created"])
         )
     _receipt(program).unlink()
-    return left
+    return leftovers
 
 
 def _receipt(program: str) -> Path:

@@ -91,15 +91,15 @@ class TomlTable(Struct, frozen=True):
         if not self.path.exists():
             text = f"{self.shown()}\n"
             return EditedSettings(text, text)
-        before = text_of(self.path)
+        text_before = text_of(self.path)
         try:
-            tomllib.loads(before)
+            tomllib.loads(text_before)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{self.path} is not valid TOML: {error}; correct it first") from error
-        line_ending = _line_ending(before)
+        line_ending = _line_ending(text_before)
         table = f"{self.shown()}\n".replace("\n", line_ending)
-        separator = line_ending if not before or before.endswith("\n") else line_ending * 2
-        text = f"{before}{separator}{table}"
+        separator = line_ending if not text_before or text_before.endswith("\n") else line_ending * 2
+        text = f"{text_before}{separator}{table}"
         try:
             tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

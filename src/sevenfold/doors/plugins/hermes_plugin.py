@@ -115,8 +115,8 @@ def desk() -> DeskProcess:
     shared: Any = sys.modules.setdefault(_SHARED, types.ModuleType(_SHARED))
     if not hasattr(shared, "desk"):
         shared.desk = DeskProcess()
-    found: DeskProcess = shared.desk
-    return found
+    process: DeskProcess = shared.desk
+    return process
 
 
 class SevenfoldEngine(ContextEngine):  # type: ignore[misc]
@@ -183,9 +183,9 @@ class SevenfoldEngine(ContextEngine):  # type: ignore[misc]
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
         """Note which conversation it is; behind a compaction Hermes may give it another id."""
-        before = kwargs.get("old_session_id") or ""
-        if kwargs.get("boundary_reason") == "compression" and before:
-            desk().ask(do="rename", session=session_id, before=before)
+        old_session = kwargs.get("old_session_id") or ""
+        if kwargs.get("boundary_reason") == "compression" and old_session:
+            desk().ask(do="rename", session=session_id, before=old_session)
         self._session = session_id
 
     def on_session_end(self, session_id: str, messages: list[dict[str, Any]]) -> None:
@@ -249,8 +249,8 @@ class SevenfoldMemory(MemoryProvider):  # type: ignore[misc]
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """What earlier sessions of this project said about it."""
         answer = desk().ask(do="remind", session=session_id or self._session, query=query)
-        found = str(answer.get("text") or "")
-        return f"Said in earlier sessions of this project:\n{found}" if found else ""
+        text = str(answer.get("text") or "")
+        return f"Said in earlier sessions of this project:\n{text}" if text else ""
 
     def sync_turn(
         self,

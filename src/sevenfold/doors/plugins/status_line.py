@@ -22,8 +22,8 @@ def status_line(state: dict[str, Any], now: float) -> str:
     """The line for this state of the program; parts it does not tell are left out."""
     transcript = state.get("transcript_path")
     newest = newest_answer(Path(transcript)) if isinstance(transcript, str) and transcript else None
-    parts = [_context(state, newest), _cache(state, newest, now), _cost(state), _misses(state)]
-    return " · ".join(filter(None, parts))
+    figures = [_context(state, newest), _cache(state, newest, now), _cost(state), _misses(state)]
+    return " · ".join(filter(None, figures))
 
 
 def _context(state: dict[str, Any], newest: NewestAnswer | None) -> str:
@@ -78,8 +78,8 @@ def _plain(cause: object) -> str:
         cause = ", ".join(filter(None, map(_plain, causes))) if isinstance(causes, list) else ""
     if not isinstance(cause, str):
         return ""
-    words = " ".join(cause.replace("_", " ").split())
-    return "".join(filter(str.isprintable, words))[:_LONGEST_CAUSE]
+    text = " ".join(cause.replace("_", " ").split())
+    return "".join(filter(str.isprintable, text))[:_LONGEST_CAUSE]
 
 
 def _price_of_misses(state: dict[str, Any], tokens: int) -> float | None:

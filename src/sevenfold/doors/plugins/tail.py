@@ -32,8 +32,8 @@ class NewestAnswer(NamedTuple):
     @property
     def context(self) -> int:
         """The tokens of the conversation after this answer."""
-        parts = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-        return sum(count(self.usage, part) for part in parts)
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+        return sum(count(self.usage, name) for name in names)
 
 
 def newest_answer(path: Path) -> NewestAnswer | None:

@@ -82,7 +82,9 @@ def _process(number: int) -> _Process | None:
         fields = text[text.rindex(")") + 2 :].split()
         return _Process(number, int(fields[1]), text[text.index("(") + 1 : text.rindex(")")], fields[19])
     with suppress(OSError, ValueError, subprocess.SubprocessError):
-        asked = ["ps", "-o", "ppid=,lstart=,comm=", "-p", str(number)]
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=2, check=True).stdout.split()
+        command = ["ps", "-o", "ppid=,lstart=,comm=", "-p", str(number)]
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=2, check=True
+        ).stdout.split()
         return _Process(number, int(answer[0]), Path(" ".join(answer[6:])).name, " ".join(answer[1:6]))
     return None

@@ -60,15 +60,15 @@ class PostgresJobs:
         spec = replace(spec, key=spec.key or str(uuid4()))
         for name in (spec.key, spec.session, spec.branch, spec.model):
             check_length(name)
-        known = self.find(spec.key)
-        if known is None:
+        job = self.find(spec.key)
+        if job is None:
             enqueue(self._store, spec)
-            known = self._there(spec.key)
-        elif not known.over:
+            job = self._there(spec.key)
+        elif not job.over:
             self._requeue(spec)
-        if not same_work(known.spec, spec):
-            raise Refused(other_work(spec.key, known.spec.kind))
-        return known
+        if not same_work(job.spec, spec):
+            raise Refused(other_work(spec.key, job.spec.kind))
+        return job
 
     def find(self, key: str) -> Job | None:
         """The job with this key; None if there is none."""
@@ -82,10 +82,10 @@ class PostgresJobs:
         pause = _FIRST_PAUSE
         while True:
             job = self._there(key)
-            left = _LONGEST_PAUSE if until is None else until - time.monotonic()
-            if job.over or left <= 0:
+            remaining = _LONGEST_PAUSE if until is None else until - time.monotonic()
+            if job.over or remaining <= 0:
                 return job
-            time.sleep(min(pause, left))
+            time.sleep(min(pause, remaining))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def cancel(self, key: str) -> Job:

@@ -96,9 +96,9 @@ def _pause(run: Any, limits: JobLimits, number: int, model: str) -> float | None
         return BUSY_PAUSE
     if pace is None:
         return None
-    left = next((seconds for (seconds,) in run(statement("pace"), model=named)), 0.0)
-    if left > 0:
-        return float(left)
+    seconds_left = next((seconds for (seconds,) in run(statement("pace"), model=named)), 0.0)
+    if seconds_left > 0:
+        return float(seconds_left)
     run(statement("set pace"), model=named, pace=pace)
     return None
 

@@ -42,8 +42,9 @@ Connection = psycopg.Connection[Any]
 @cache
 def statement(name: str) -> bytes:
     """The SQL of a statement."""
-    _, *parts = _NAMED.split((_HERE / "queries.sql").read_text(encoding="utf-8"))
-    return dict(zip(parts[::2], parts[1::2], strict=True))[name].strip().encode()
+    _, *names_and_statements = _NAMED.split((_HERE / "queries.sql").read_text(encoding="utf-8"))
+    statements = dict(zip(names_and_statements[::2], names_and_statements[1::2], strict=True))
+    return statements[name].strip().encode()
 
 
 def migrate(url: str) -> None:
@@ -67,11 +68,11 @@ def migrate(url: str) -> None:
 
 
 def _migrate_queue(connection: Connection, queue: Mapping[str, Path]) -> None:
-    known = _versions(connection, "queue")
-    if not known:
+    applied = _versions(connection, "queue")
+    if not applied:
         connection.execute(SchemaManager.get_schema().encode())
-    for name in sorted(queue.keys() - known):
-        if known:
+    for name in sorted(queue.keys() - applied):
+        if applied:
             connection.execute(queue[name].read_bytes())
         _note(connection, "queue", name)
     connection.execute(_IN_OUR_SCHEMA)
@@ -82,20 +83,20 @@ def _is_current(connection: Connection, ours: Mapping[str, Path], queue: Mapping
     row = connection.execute("SELECT to_regclass('sevenfold.job_version') IS NOT NULL").fetchone()
     if not row or not row[0]:
         return False
-    parts = (("jobs", ours), ("queue", queue))
-    for part, wanted in parts:
-        if unknown := _versions(connection, part) - wanted.keys():
+    changes_by_schema = (("jobs", ours), ("queue", queue))
+    for schema, changes in changes_by_schema:
+        if unknown := _versions(connection, schema) - changes.keys():
             raise TranscriptDenied(
-                f"the tables of {part} in this database have the change {max(unknown)}, which is not known here; "
+                f"the tables of {schema} in this database have the change {max(unknown)}, which is not known here; "
                 "install the newer version of Sevenfold and procrastinate here too"
             )
-    return all(_versions(connection, part) == wanted.keys() for part, wanted in parts)
+    return all(_versions(connection, schema) == changes.keys() for schema, changes in changes_by_schema)
 
 
-def _versions(connection: Connection, part: str) -> set[str]:
-    rows = connection.execute("SELECT name FROM sevenfold.job_version WHERE part = %s", (part,))
+def _versions(connection: Connection, schema: str) -> set[str]:
+    rows = connection.execute("SELECT name FROM sevenfold.job_version WHERE part = %s", (schema,))
     return {name for (name,) in rows.fetchall()}
 
 
-def _note(connection: Connection, part: str, name: str) -> None:
-    connection.execute("INSERT INTO sevenfold.job_version (part, name) VALUES (%s, %s)", (part, name))
+def _note(connection: Connection, schema: str, name: str) -> None:
+    connection.execute("INSERT INTO sevenfold.job_version (part, name) VALUES (%s, %s)", (schema, name))
