@@ -307,7 +307,7 @@ class ListKeepingProgram:
             if block["type"] == "tool_use"
         }
         results = [msgspec.json.decode(block.raw) for block in step.results if block.id in called]
-        texts = [msgspec.json.decode(block.raw) for block in (*step.words, *step.notes)]
+        texts = [msgspec.json.decode(block.raw) for block in (*step.user_content, *step.notes)]
         if results or texts:
             self._messages.append({"role": "user", "content": [*results, *texts]})
 

@@ -217,7 +217,7 @@ def _give(session: Session, provider: ReplayProvider, step: RecordedStep) -> Non
     provider.cue = Cue(step.answer, step.answered_at)
     if step.results:
         session.tool_results(step.results)
-    if content := (*step.words, *step.notes):
+    if content := (*step.user_content, *step.notes):
         session.user(content)
 
 

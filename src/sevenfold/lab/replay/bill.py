@@ -36,7 +36,7 @@ class ReplayBill:
 
     def answered(self, *, announced: bool, compactions: int) -> None:
         """Take note of the newest request of the session; ``announced`` says that what had been sent was changed."""
-        request = next(each for each in reversed(self._requests) if each.source == MAIN)
+        request = next(billed for billed in reversed(self._requests) if billed.source == MAIN)
         usage = request.usage.first_round
         while len(self._runs) <= compactions:
             self._runs.append([])
@@ -45,9 +45,9 @@ class ReplayBill:
         self.contexts.append(usage.prompt)
         last = self._last
         if last is not None and not announced and request.at - last.at < lifetime:
-            left = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
-            fall = left - usage.cache_read_input_tokens
-            self.breaks += fall > BREAK_TOKENS and fall > BREAK_SHARE * left
+            cached_before = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
+            fall = cached_before - usage.cache_read_input_tokens
+            self.breaks += fall > BREAK_TOKENS and fall > BREAK_SHARE * cached_before
         self._last = request
 
     @property
@@ -58,14 +58,18 @@ class ReplayBill:
     @property
     def ideal_cost(self) -> float | None:
         """The cost with a perfect cache: each token is written once; requests of the layers cost what they cost."""
-        own: list[float | None] = []
+        run_costs: list[float | None] = []
         for number, run in enumerate(self._runs):
             # A summary leaves system prompt and tools in the cache.
-            known = [BilledCall(self._provider.opening, 0, SHORT)] if number else []
-            whole = ideal_cost([*known, *run], self._provider.profile)
-            before = ideal_cost(known, self._provider.profile)
-            own.append(None if whole is None or before is None else whole - before)
-        return _sum([*own, *(request.usd for request in self._requests if request.source != MAIN)])
+            cached_opening = [BilledCall(self._provider.opening, 0, SHORT)] if number else []
+            cost_with_opening = ideal_cost([*cached_opening, *run], self._provider.profile)
+            opening_cost = ideal_cost(cached_opening, self._provider.profile)
+            run_costs.append(
+                None
+                if cost_with_opening is None or opening_cost is None
+                else cost_with_opening - opening_cost
+            )
+        return _sum([*run_costs, *(request.usd for request in self._requests if request.source != MAIN)])
 
     @property
     def prompt_tokens(self) -> int:
@@ -80,7 +84,9 @@ class ReplayBill:
     @property
     def foreground_waits(self) -> int:
         """How often the session waited for a summary, however many requests it took."""
-        return len({each.step for each in self._requests if each.source == COMPACT and each.in_session})
+        return len(
+            {request.step for request in self._requests if request.source == COMPACT and request.in_session}
+        )
 
     @property
     def series(self) -> Series:
@@ -95,5 +101,5 @@ class ReplayBill:
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return fsum(known) if len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return fsum(known_costs) if len(known_costs) == len(costs) else None

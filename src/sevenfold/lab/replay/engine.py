@@ -41,7 +41,7 @@ class EngineRun:
         recording: Recording,
         provider: ReplayProvider,
         settings: Settings,
-        parts: SessionParts,
+        session_parts: SessionParts,
         session: Session,
     ) -> None:
         self.session = session
@@ -50,7 +50,7 @@ class EngineRun:
         """Whether a layer changed what had been sent since the last request."""
         self._recording = recording
         self._provider = provider
-        self._parts = parts
+        self._session_parts = session_parts
         session.listen(self._hear)
 
     def give(self, step: RecordedStep) -> None:
@@ -59,8 +59,8 @@ class EngineRun:
             self.session.tool_results(step.results)
         if step.notes:
             self.session.user(step.notes, origin="program")
-        if step.words:
-            self.session.user(step.words)
+        if step.user_content:
+            self.session.user(step.user_content)
 
     def complete(self) -> None:
         """Send the next request, and wait for what the layers do after its answer."""
@@ -69,8 +69,8 @@ class EngineRun:
 
     def reachable(self) -> Reachable:
         """Whether recall finds a fact, by its own words."""
-        index = self._parts.recall.index
-        self._parts.recall.catch_up()
+        index = self._session_parts.recall.index
+        self._session_parts.recall.catch_up()
 
         def search(probe: Probe) -> list[str]:
             hits = index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0, weak=True)
@@ -81,11 +81,11 @@ class EngineRun:
     def _keys(self) -> Mapping[str, frozenset[str]]:
         keys: dict[str, frozenset[str]] = {}
         answers = 0
-        for said in self._parts.log.said():
-            if said.summary:
+        for message in self._session_parts.log.said():
+            if message.summary:
                 continue
-            keys[said.uuid] = frozenset(keys_of(said, answers))
-            answers += said.role == "assistant"
+            keys[message.uuid] = frozenset(keys_of(message, answers))
+            answers += message.role == "assistant"
         return keys
 
     def _hear(self, event: Event) -> Veto | None:
@@ -105,7 +105,7 @@ def held(recording: Recording, provider: ReplayProvider, settings: Settings) -> 
     """Open the session of a recording; nothing of it is stored."""
     name = "replay"
     window = {} if settings.context_window is not None else {"context_window": provider.profile.window}
-    parts = replace(factory.in_memory(name, replace(settings, **window)), cwd=ROOT)
+    session_parts = replace(factory.in_memory(name, replace(settings, **window)), cwd=ROOT)
     client = InProcessClient(provider)
     options: factory.Options = {
         "client": client,
@@ -119,12 +119,12 @@ def held(recording: Recording, provider: ReplayProvider, settings: Settings) -> 
     }
     if provider.thinking is not None:
         options["thinking"] = provider.thinking
-    conversation = factory.conversation(parts, provider.profile.model, options, provider.profile)
+    conversation = factory.conversation(session_parts, provider.profile.model, options, provider.profile)
     # Files are restored as they were last read in the recording, not as they are on this machine.
     files = _RecordedFiles(recording, provider)
     conversation.read_files_with(files.read, still_exists=None)
-    with Session(conversation, parts, client) as session:
-        yield EngineRun(recording, provider, settings, parts, session)
+    with Session(conversation, session_parts, client) as session:
+        yield EngineRun(recording, provider, settings, session_parts, session)
 
 
 class _RecordedFiles:

@@ -110,10 +110,10 @@ class PolicyTotal(Struct, frozen=True, kw_only=True):
 
 def totals(replays: Sequence[Replayed]) -> list[PolicyTotal]:
     """The totals by policy, in the order of their first appearance."""
-    policies = dict.fromkeys(replayed.figures.policy for replayed in replays)
-    return [
-        _total(policy, [each for each in replays if each.figures.policy == policy]) for policy in policies
-    ]
+    by_policy: dict[str, list[Replayed]] = {}
+    for replayed in replays:
+        by_policy.setdefault(replayed.figures.policy, []).append(replayed)
+    return [_total(policy, replays_of_policy) for policy, replays_of_policy in by_policy.items()]
 
 
 def _total(policy: str, replays: Sequence[Replayed]) -> PolicyTotal:
@@ -139,8 +139,8 @@ def _total(policy: str, replays: Sequence[Replayed]) -> PolicyTotal:
 
 def _sum(costs: Iterable[float | None]) -> float | None:
     listed = list(costs)
-    known = [cost for cost in listed if cost is not None]
-    return fsum(known) if listed and len(known) == len(listed) else None
+    known_costs = [cost for cost in listed if cost is not None]
+    return fsum(known_costs) if listed and len(known_costs) == len(listed) else None
 
 
 class ReplayLimits(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 from msgspec import Struct
@@ -42,7 +43,7 @@ class _Job(Struct, frozen=True):
 
 
 def replay_files(
-    found: FoundFiles,
+    found_files: FoundFiles,
     policies: Sequence[ReplayPolicy],
     *,
     model: str = "",
@@ -51,7 +52,7 @@ def replay_files(
     progress: Progress | None = None,
 ) -> ReplayReport:
     """Replay these files under each policy; ``jobs`` limits the number of processes."""
-    work = [_Job(file, policy, model, window) for file in found.files for policy in policies]
+    work = [_Job(file, policy, model, window) for file, policy in product(found_files.files, policies)]
     processes = min(jobs or os.cpu_count() or 1, len(work))
     if processes <= 1:
         results: list[Replayed | FailedFile] = []
@@ -65,7 +66,7 @@ def replay_files(
         progress(len(work), len(work))
     replays = [result for result in results if isinstance(result, Replayed)]
     errors = {result.file: result for result in results if isinstance(result, FailedFile)}
-    return ReplayReport(replays, totals(replays), [*found.failures, *errors.values()])
+    return ReplayReport(replays, totals(replays), [*found_files.failures, *errors.values()])
 
 
 def _done(job: _Job) -> Replayed | FailedFile:

@@ -7,6 +7,7 @@ messages of the user's side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ class PlainConversation:
 
     def give(self, step: RecordedStep) -> None:
         """Add the input of a step."""
-        incoming = [decoded(block) for block in (*step.results, *step.words, *step.notes)]
+        incoming = [decoded(block) for block in (*step.results, *step.user_content, *step.notes)]
         self.rounds.append(PlainRound(incoming))
 
     def complete(self) -> None:
@@ -77,10 +78,10 @@ class PlainConversation:
         With ``shares_cache``, the request is the session's own with an instruction behind it, so that it is read from
         the cache; otherwise it is a request of its own.
         """
-        asked = {"type": "text", "text": INSTRUCTION}
+        instruction = {"type": "text", "text": INSTRUCTION}
         if shares_cache:
             messages = marked(self.messages(rounds))
-            messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], asked]}
+            messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], instruction]}
             body = self.request(messages, is_marked=True)
         else:
             messages = _for_reading(self.messages(rounds))
@@ -89,7 +90,7 @@ class PlainConversation:
                 "model": self.provider.profile.model,
                 "max_tokens": self.provider.max_tokens,
                 "tools": self._tools,
-                "messages": [*messages, {"role": "user", "content": [asked]}],
+                "messages": [*messages, {"role": "user", "content": [instruction]}],
             }
         message = self.provider.ask(body, source=COMPACT)
         return "\n".join(block["text"] for block in message["content"] if block["type"] == "text")
@@ -111,11 +112,11 @@ class PlainConversation:
     def messages(self, rounds: int | None = None) -> list[Json]:
         """The messages as they are sent, or those of the first ``rounds`` alone."""
         listed: list[Json] = [{"role": "user", "content": list(self.head)}] if self.head else []
-        for each in self.rounds[:rounds]:
-            if each.incoming:
-                listed.append({"role": "user", "content": each.incoming})
-            if each.answer:
-                listed.append({"role": "assistant", "content": each.answer})
+        for plain_round in self.rounds[:rounds]:
+            if plain_round.incoming:
+                listed.append({"role": "user", "content": plain_round.incoming})
+            if plain_round.answer:
+                listed.append({"role": "assistant", "content": plain_round.answer})
         return listed
 
     # -- what policies do ------------------------------------------------------------------------
@@ -125,24 +126,26 @@ class PlainConversation:
         head = self.provider.tokens(self.head, "user") if self.head else 0
         return self._opening + head + sum(map(self.size_of, self.rounds))
 
-    def size_of(self, each: PlainRound) -> int:
+    def size_of(self, plain_round: PlainRound) -> int:
         """The tokens of a round."""
-        if each.tokens is None:
-            answered = self.provider.tokens(each.answer, "assistant") if each.answer else 0
-            each.tokens = answered + (self.provider.tokens(each.incoming, "user") if each.incoming else 0)
-        return each.tokens
+        if plain_round.tokens is None:
+            answered = self.provider.tokens(plain_round.answer, "assistant") if plain_round.answer else 0
+            plain_round.tokens = answered + (
+                self.provider.tokens(plain_round.incoming, "user") if plain_round.incoming else 0
+            )
+        return plain_round.tokens
 
     def tool_names(self) -> Mapping[str, str]:
         """The tool of each call."""
-        calls = (block for each in self.rounds for block in each.answer if block["type"] == "tool_use")
-        return {block["id"]: block["name"] for block in calls}
+        answered = chain.from_iterable(plain_round.answer for plain_round in self.rounds)
+        return {block["id"]: block["name"] for block in answered if block["type"] == "tool_use"}
 
     def drop(self, rounds: int) -> None:
         """Leave out the first rounds; a result stays only with its call."""
         self.rounds = self.rounds[rounds:]
         first = self.rounds[0]
-        kept = [block for block in first.incoming if block["type"] != "tool_result"]
-        first.incoming = kept or [{"type": "text", "text": LEFT_OUT}]
+        remaining = [block for block in first.incoming if block["type"] != "tool_result"]
+        first.incoming = remaining or [{"type": "text", "text": LEFT_OUT}]
         first.tokens = None
         self.altered()
 
@@ -162,36 +165,41 @@ class PlainConversation:
     def clear(self, keep: int, *, tools: Mapping[str, str] | None = None) -> None:
         """Clear all results but the newest ``keep``; with ``tools``, only results of tools with a kind."""
         names = self.tool_names()
-        results = [
-            (each, place)
-            for each in self.rounds
-            for place, block in enumerate(each.incoming)
-            if block["type"] == "tool_result"
-            and (tools is None or names.get(block["tool_use_id"]) in tools)
-        ]
-        for each, place in results[: max(0, len(results) - keep)]:
-            block = each.incoming[place]
+        results: list[tuple[PlainRound, int]] = []
+        for plain_round in self.rounds:
+            for index, block in enumerate(plain_round.incoming):
+                if block["type"] == "tool_result" and (
+                    tools is None or names.get(block["tool_use_id"]) in tools
+                ):
+                    results.append((plain_round, index))
+        for plain_round, index in results[: max(0, len(results) - keep)]:
+            block = plain_round.incoming[index]
             if block.get("content") != CLEARED:
-                each.incoming[place] = {**block, "content": CLEARED}
-                each.tokens = None
+                plain_round.incoming[index] = {**block, "content": CLEARED}
+                plain_round.tokens = None
                 self.altered()
 
     def altered(self) -> None:
         """Note that what had been sent was changed; thinking that was bound to it is no longer valid."""
         self.announced = True
         if self.provider.profile.thinking.bound:
-            for each in self.rounds:
-                each.answer = [block for block in each.answer if block["type"] not in THINKING]
-                each.tokens = None
+            for plain_round in self.rounds:
+                plain_round.answer = [
+                    block for block in plain_round.answer if block["type"] not in THINKING
+                ]
+                plain_round.tokens = None
 
 
 def marked(messages: list[Json]) -> list[Json]:
     """The messages with a cache marker at each of the last two of the user's side."""
-    places = [place for place, message in enumerate(messages) if message["role"] == "user"][-2:]
+    user_indices = [index for index, message in enumerate(messages) if message["role"] == "user"][-2:]
     result = list(messages)
-    for place in places:
-        *before, last = result[place]["content"]
-        result[place] = {"role": "user", "content": [*before, {**last, "cache_control": MARKER}]}
+    for index in user_indices:
+        *earlier_blocks, last_block = result[index]["content"]
+        result[index] = {
+            "role": "user",
+            "content": [*earlier_blocks, {**last_block, "cache_control": MARKER}],
+        }
     return result
 
 

@@ -98,8 +98,8 @@ class SummariseAt:
     def before(self, conversation: PlainConversation) -> bool:
         """Summarise if the next prompt would reach the share of the window."""
         window = conversation.provider.profile.window
-        most = min(self._share * window, longest_prompt(conversation))
-        if conversation.size() < most or len(conversation.rounds) < 2:
+        limit = min(self._share * window, longest_prompt(conversation))
+        if conversation.size() < limit or len(conversation.rounds) < 2:
             return False
         start = len(conversation.rounds) - 1
         room = self.kept * window - conversation.size_of(conversation.rounds[-1])
@@ -138,8 +138,8 @@ class ClaudeCode:
         answered_at = conversation.answered_at
         if answered_at is not None and conversation.provider.clock.now() - answered_at > self.pause:
             conversation.clear(self.kept_results, tools=KINDS)
-        most = min(window_of(conversation).threshold, longest_prompt(conversation))
-        if conversation.size() < most:
+        limit = min(window_of(conversation).threshold, longest_prompt(conversation))
+        if conversation.size() < limit:
             return False
         text = _summary(conversation, len(conversation.rounds), shares_cache=True)
         conversation.replace(
@@ -154,18 +154,18 @@ class ClaudeCode:
         newest = conversation.rounds[-1]
         names = conversation.tool_names()
         sizes = {
-            place: len(content)
-            for place, block in enumerate(newest.incoming)
+            index: len(content)
+            for index, block in enumerate(newest.incoming)
             if block["type"] == "tool_result"
             and KINDS.get(names.get(block["tool_use_id"], "")) != "read"
             and isinstance(content := block.get("content"), str)
         }
-        together = sum(sizes.values())
-        for place, size in sorted(sizes.items(), key=lambda entry: -entry[1]):
-            if size > self.result_characters or together > self.round_characters:
-                newest.incoming[place] = _previewed(newest.incoming[place], self.preview)
+        total = sum(sizes.values())
+        for index, size in sorted(sizes.items(), key=lambda entry: -entry[1]):
+            if size > self.result_characters or total > self.round_characters:
+                newest.incoming[index] = _previewed(newest.incoming[index], self.preview)
                 newest.tokens = None
-                together -= size - self.preview
+                total -= size - self.preview
 
     def _look(self, conversation: PlainConversation) -> None:
         """Note the files that were read and the tasks that are open."""
@@ -174,8 +174,8 @@ class ClaudeCode:
             for block in conversation.rounds[-1].incoming
             if block["type"] == "tool_result" and not block.get("is_error")
         }
-        before = conversation.rounds[-2].answer if len(conversation.rounds) > 1 else []
-        for block in before:
+        answer_before = conversation.rounds[-2].answer if len(conversation.rounds) > 1 else []
+        for block in answer_before:
             if block["type"] != "tool_use" or not isinstance(block["input"], dict):
                 continue
             path = path_of(block["input"])
@@ -188,10 +188,10 @@ class ClaudeCode:
     def _restored(self, conversation: PlainConversation) -> list[Json]:
         """The files read last and the open tasks, as they are put behind a summary."""
         restored: list[Json] = []
-        most = window_of(conversation).budget(self.file_tokens)
+        limit = window_of(conversation).budget(self.file_tokens)
         for path, text in list(reversed(self._files.items()))[: self.files]:
             tokens = max(1, conversation.provider.tokens([_text(text)], "user"))
-            shown = text[: len(text) * most // tokens] if tokens > most else text
+            shown = text[: len(text) * limit // tokens] if tokens > limit else text
             restored.append(_text(f"Read before the summary: {path}\n{shown}"))
         if self._tasks:
             lines = [
@@ -277,10 +277,9 @@ def _previewed(block: Json, characters: int) -> Json:
 def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(
-        part["text"] for part in parts if isinstance(part, dict) and part.get("type") == "text"
-    )
+    blocks = content if isinstance(content, list) else []
+    texts = (block for block in blocks if isinstance(block, dict) and block.get("type") == "text")
+    return "\n".join(block["text"] for block in texts)
 
 
 def _text(text: str) -> Json:

@@ -188,16 +188,16 @@ class InProcessClient:
 
 def served(model: str, window: int | None) -> Profile:
     """The profile of a model as the simulated provider serves it: in the Messages API, with this window."""
-    found = find(model)
-    if window is not None and window > found.window and found.known:
+    profile = find(model)
+    if window is not None and window > profile.window and profile.known:
         raise InputError(
-            f"{model} has a window of {found.window:,} tokens: a --window of {window:,} is more than it takes"
+            f"{model} has a window of {profile.window:,} tokens: a --window of {window:,} is more than it takes"
         )
-    if not MESSAGES.serves(found):
+    if not MESSAGES.serves(profile):
         # It has no rules of its own here; its tokens, window and prices count.
-        own = ("name", "model", "tokenizer", "prices", "window", "max_output")
-        found = replace(find(USUAL_RULES), **{name: getattr(found, name) for name in own})
-    return found if window is None else replace(found, window=window)
+        own_fields = ("name", "model", "tokenizer", "prices", "window", "max_output")
+        profile = replace(find(USUAL_RULES), **{name: getattr(profile, name) for name in own_fields})
+    return profile if window is None else replace(profile, window=window)
 
 
 def _most_tokens(profile: Profile, recording: Recording) -> int:

@@ -10,7 +10,7 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ class RecordedStep(Struct, frozen=True):
     """The input to the session after an answer, and the next answer."""
 
     results: tuple[Block, ...]
-    words: tuple[Block, ...]
+    user_content: tuple[Block, ...]
     """What the user said."""
     asked_at: float
     answer: tuple[Mapping[str, Any], ...]
@@ -107,15 +107,15 @@ class Recording(Struct, frozen=True, dict=True):
     @property
     def tools(self) -> list[str]:
         """The tools it uses, in order of first use."""
-        used = (
-            block["name"] for step in self.steps for block in step.answer if block["type"] == "tool_use"
-        )
-        return list(dict.fromkeys(used))
+        blocks = chain.from_iterable(step.answer for step in self.steps)
+        return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
     @cached_property
     def step_of(self) -> Mapping[str, int]:
         """The step of each record: that of its answer, or the one it is input to."""
-        answers = {uuid: number for number, step in enumerate(self.steps) for uuid in step.records}
+        answers: dict[str, int] = {}
+        for number, step in enumerate(self.steps):
+            answers |= dict.fromkeys(step.records, number)
         steps: dict[str, int] = {}
         newest = -1
         for item in self.items:
@@ -163,9 +163,9 @@ def _placed(
 ) -> Iterator[RecordedSummary]:
     """Yield the summaries with the number of steps before each."""
     ends = [max(order.get(uuid, 0) for uuid in step.records) for step in steps]
-    for place, text in summaries:
+    for position, text in summaries:
         if text.strip():
-            yield RecordedSummary(sum(end < place for end in ends), text)
+            yield RecordedSummary(sum(end < position for end in ends), text)
 
 
 def _uncompacted(entry: Entry) -> Entry | None:
@@ -190,19 +190,20 @@ def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
             incoming += run
             continue
         answers = list(run)
-        answer = tuple(_spoken(block) for said in answers for block in said.blocks if block.kind in SPOKEN)
+        answer_blocks = chain.from_iterable(message.blocks for message in answers)
+        answer = tuple(_spoken(block) for block in answer_blocks if block.kind in SPOKEN)
         if not any(block["type"] != "thinking" for block in answer):
             continue
         asked_at = _time(incoming[-1:] or answers)
-        words, notes = _content(incoming, open_calls)
+        user_content, notes = _content(incoming, open_calls)
         yield RecordedStep(
             _results(incoming, open_calls),
-            words,
+            user_content,
             asked_at,
             answer,
             max(asked_at, _time(answers[-1:])),
             notes,
-            tuple(said.uuid for said in answers),
+            tuple(message.uuid for message in answers),
         )
         incoming = []
         open_calls = [block["id"] for block in answer if block["type"] == "tool_use"]
@@ -210,24 +211,23 @@ def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
 
 def _results(incoming: Iterable[Said], calls: Iterable[str]) -> tuple[Block, ...]:
     """A result for every call; if none was recorded, an error result that says so."""
-    recorded = {
-        block.id: block for said in incoming for block in said.blocks if block.kind == "tool_result"
-    }
+    incoming_blocks = chain.from_iterable(message.blocks for message in incoming)
+    recorded = {block.id: block for block in incoming_blocks if block.kind == "tool_result"}
     return tuple(recorded.get(call) or blocks.result(call, NO_RESULT, is_error=True) for call in calls)
 
 
 def _content(incoming: Iterable[Said], calls: list[str]) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
     """The user's messages, and what a program put in."""
-    words: list[Block] = []
+    user_content: list[Block] = []
     notes: list[Block] = []
-    for said in incoming:
-        for block in said.blocks:
+    for message in incoming:
+        for block in message.blocks:
             if block.kind in CONTENT and not block.blank:
-                from_user = block.kind != "text" or authorship.author(said, block) == "user"
-                (words if from_user else notes).append(block)
-    if not (words or notes or calls):
-        words.append(blocks.text(OPENING))
-    return tuple(words), tuple(notes)
+                from_user = block.kind != "text" or authorship.author(message, block) == "user"
+                (user_content if from_user else notes).append(block)
+    if not (user_content or notes or calls):
+        user_content.append(blocks.text(OPENING))
+    return tuple(user_content), tuple(notes)
 
 
 def _spoken(block: Block) -> Mapping[str, Any]:
@@ -241,9 +241,9 @@ def _spoken(block: Block) -> Mapping[str, Any]:
 
 
 def _time(records: Iterable[Said]) -> float:
-    for said in records:
-        if said.timestamp:
-            return datetime.fromisoformat(said.timestamp).timestamp()
+    for message in records:
+        if message.timestamp:
+            return datetime.fromisoformat(message.timestamp).timestamp()
     return 0.0
 
 
@@ -260,8 +260,8 @@ def _opening(items: Iterable[Item], first: RecordedStep) -> int:
         return USUAL_OPENING
     counter = Counter()
     tokenizer = find(answer.model).tokenizer
-    shown = (msgspec.json.decode(block.raw) for block in (*first.words, *first.notes))
-    rest = answer.usage.prompt - sum(counter.block(block, tokenizer) for block in shown)
-    if rest > MOST_OPENING:
+    shown = (msgspec.json.decode(block.raw) for block in (*first.user_content, *first.notes))
+    opening_tokens = answer.usage.prompt - sum(counter.block(block, tokenizer) for block in shown)
+    if opening_tokens > MOST_OPENING:
         return USUAL_OPENING
-    return max(LEAST_OPENING, rest)
+    return max(LEAST_OPENING, opening_tokens)

@@ -30,12 +30,12 @@ Reachable = Callable[[Probe], bool]
 def facts_of(recording: Recording, steps: int) -> tuple[Probe, ...]:
     """Every fact in the input of the first ``steps`` requests, and in the answers before the last of them."""
     step_of = recording.step_of
-    seen = [
+    facts_so_far = [
         item
         for item in recording.items
         if step_of[item.said.uuid] < steps - (item.said.role == "assistant")
     ]
-    return sample(seen, later_rounds_visible=True, everything=True).probes
+    return sample(facts_so_far, later_rounds_visible=True, everything=True).probes
 
 
 def measure(
@@ -45,10 +45,10 @@ def measure(
     score = judge(facts, list(texts_of(messages)), reachable)
     total = score.total
     rules = [state for probe, state in score.states if probe.kind in RULES]
-    kept = rules.count("in_context")
+    in_context = rules.count("in_context")
     return (
         FactCounts(total.in_context, total.reachable, total.lost),
-        RuleCounts(kept, len(rules) - kept),
+        RuleCounts(in_context, len(rules) - in_context),
     )
 
 
@@ -83,14 +83,14 @@ def records_by_key(recording: Recording) -> Mapping[str, frozenset[str]]:
     }
 
 
-def keys_of(said: Said, step: int) -> Iterator[str]:
+def keys_of(message: Said, step: int) -> Iterator[str]:
     """Yield what identifies the content of a record of a step."""
-    if said.role == "assistant":
+    if message.role == "assistant":
         yield f"answer {step}"
         return
-    results = [block.id for block in said.blocks if block.kind == "tool_result"]
+    results = [block.id for block in message.blocks if block.kind == "tool_result"]
     yield from (f"result {call}" for call in results)
-    if len(results) < len(said.blocks):
+    if len(results) < len(message.blocks):
         yield f"words {step}"
 
 

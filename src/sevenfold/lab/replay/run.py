@@ -171,7 +171,7 @@ def _follow(
             course.complete()
         except (ApiError, SevenfoldError) as error:
             return f"request {number + 1} of {len(steps)}: {' '.join(str(error).split())}"
-        forgets = bool(step.words) and provider.forgets_thinking
+        forgets = bool(step.user_content) and provider.forgets_thinking
         bill.answered(announced=course.announced or forgets, compactions=course.compactions)
         if progress is not None:
             progress((number + 1) / len(steps))
