@@ -128,7 +128,9 @@ def test_a_recording_holds_what_was_said_on_both_sides_of_a_compaction(tmp_path:
             script.compact(CompactMetadata(), [blocks.text("What happened so far.")])
     script.close()
     read = recording.read(tmp_path / "session.jsonl")
-    assert [blocks.words_of(step.user_content[0]) for step in read.steps] == [f"question {n}" for n in range(4)]
+    assert [blocks.words_of(step.user_content[0]) for step in read.steps] == [
+        f"question {n}" for n in range(4)
+    ]
     assert [step.answer[0]["text"] for step in read.steps] == [f"answer {n}" for n in range(4)]
     assert [step.answered_at - step.asked_at for step in read.steps] == [60.0] * 4
 

@@ -22,7 +22,7 @@ from sevenfold.stores.trust import Trust
 
 def server_digest(server: Server, tools: Sequence[McpTool], instructions: str) -> str:
     """A digest of how a server is reached and what it lists; values of variables and headers may change."""
-    seen = (
+    identity = (
         server.command,
         server.args,
         server.url,
@@ -32,7 +32,7 @@ def server_digest(server: Server, tools: Sequence[McpTool], instructions: str) -
         sorted(tool.identity for tool in tools),
         instructions,
     )
-    return hashlib.sha256(msgspec.json.encode(seen)).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:16]
 
 
 class ServerApproval:
@@ -51,12 +51,12 @@ class ServerApproval:
         name = self._server.name
         if (name, self._digest) in self._agreed:
             return ""
-        known = self._trust.server(Path(self._server.project), name)
-        if known == self._digest:
+        agreed_digest = self._trust.server(Path(self._server.project), name)
+        if agreed_digest == self._digest:
             self._agreed.add((name, self._digest))
             return ""
-        what = "It has changed since you agreed to it" if known else "This is its first use"
-        return f"{name} is a server of this project ({self._server.where}). {what}."
+        occasion = "It has changed since you agreed to it" if agreed_digest else "This is its first use"
+        return f"{name} is a server of this project ({self._server.where}). {occasion}."
 
     def grant(self) -> None:
         """Remember that the user agreed; for this process alone, where nothing may be written."""

@@ -109,12 +109,12 @@ class Connection:
 
         client = await self._ready()
         name = self._server.name
-        most = self._server.call_seconds
+        limit = self._server.call_seconds
         try:
-            async with asyncio.timeout(most):
+            async with asyncio.timeout(limit):
                 result = await client.call_tool(tool, dict(arguments), progress_callback=_report(progress))
         except TimeoutError:
-            raise Refused(f"{name} did not answer within {most:g} s and was asked to stop.") from None
+            raise Refused(f"{name} did not answer within {limit:g} s and was asked to stop.") from None
         except MCPError as error:
             if client is not self._client or error.code == _CLOSED:
                 if client is self._client:
@@ -128,8 +128,8 @@ class Connection:
             self._list_again()
             raise Refused(f"{name} could not be asked: {_short(error)}") from error
         self._failures = 0
-        found: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return found
+        answer: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return answer
 
     async def _ready(self) -> Client:
         """Wait for the server and return its client; raises `Refused` if it does not become ready."""
@@ -213,17 +213,19 @@ class Connection:
 
     async def _list(self, client: Client) -> None:
         """Fetch the server's list of tools and put it into the state."""
-        found: list[Mapping[str, Any]] = []
+        listed: list[Mapping[str, Any]] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             if client.server_capabilities.tools is None:
                 break
             page = await client.list_tools(cursor=cursor)
-            found += [one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in page.tools]
+            listed += [
+                tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools
+            ]
             cursor = page.next_cursor
-            if not cursor or len(found) >= MOST_TOOLS:
+            if not cursor or len(listed) >= MOST_TOOLS:
                 break
-        self._become(self.state.status, tools=tuple(found[:MOST_TOOLS]))
+        self._become(self.state.status, tools=tuple(listed[:MOST_TOOLS]))
 
     async def _hear(self, message: object) -> None:
         from mcp_types import ToolListChangedNotification
@@ -263,12 +265,12 @@ class Connection:
         self._settled.clear()
 
     def _become(self, status: Status, **changes: Any) -> None:
-        before = self.state
-        log = self._tail.text() or before.log
-        after = replace(before, status=status, log=log, **changes)
-        if (after.tools, after.instructions) != (before.tools, before.instructions):
-            after = replace(after, revision=before.revision + 1)
-        self.state = after
+        old_state = self.state
+        log = self._tail.text() or old_state.log
+        new_state = replace(old_state, status=status, log=log, **changes)
+        if (new_state.tools, new_state.instructions) != (old_state.tools, old_state.instructions):
+            new_state = replace(new_state, revision=old_state.revision + 1)
+        self.state = new_state
         self._changed()
 
 
@@ -276,10 +278,10 @@ async def _accept(name: str, result: object) -> None:
     return None
 
 
-def _report(to: Progress) -> ProgressFnT:
+def _report(report_line: Progress) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        to(f"{message or ''} {share}".strip() + "\n")
+        report_line(f"{message or ''} {share}".strip() + "\n")
 
     return report
 
@@ -288,5 +290,5 @@ def _short(error: BaseException) -> str:
     """Return the message of an error, or of the first in a group, as one short line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 300 else f"{words[:300]}…"
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message if len(message) <= 300 else f"{message[:300]}…"

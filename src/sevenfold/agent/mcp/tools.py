@@ -105,19 +105,19 @@ class McpTool(Struct, eq=False):
 
     def run(self, arguments: Input, context: Context) -> ToolOutput:
         """Call the tool and wait for its output; if the call is aborted, cancel it and raise `Aborted`."""
-        coming = self.call(self.own_name, arguments, context.progress)
-        while not coming.done():
-            wait([coming], _TICK)
-            if context.abort.is_set() and not coming.done():
-                coming.cancel()
+        future = self.call(self.own_name, arguments, context.progress)
+        while not future.done():
+            wait([future], _TICK)
+            if context.abort.is_set() and not future.done():
+                future.cancel()
                 raise Aborted()
-        return output_of(coming.result())
+        return output_of(future.result())
 
     async def run_async(self, arguments: Input, context: Context) -> ToolOutput:
         """Call the tool asynchronously; cancelling this tells the server to stop."""
-        coming = asyncio.wrap_future(self.call(self.own_name, arguments, context.progress))
+        future = asyncio.wrap_future(self.call(self.own_name, arguments, context.progress))
         try:
-            return output_of(await coming)
+            return output_of(await future)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -139,17 +139,17 @@ def usable_tools(server: str, listed: Iterable[Any], call: Caller) -> ToolListin
     tools: dict[str, McpTool] = {}
     problems: list[str] = []
     room = MOST_BYTES
-    for one in listed:
-        own = str(one.get("name", "")) if isinstance(one, Mapping) else ""
+    for listed_tool in listed:
+        own_name = str(listed_tool.get("name", "")) if isinstance(listed_tool, Mapping) else ""
         try:
-            tool = _tool(server, own, one, call)
+            tool = _tool(server, own_name, listed_tool, call)
             room -= len(tool.description) + len(str(tool.schema))
             if tool.name in tools:
                 raise InputError("another tool has the same name")
             if len(tools) == MOST_TOOLS or room < 0:
                 raise InputError("the server lists too much")
         except InputError as error:
-            problems.append(f"{own[:80]!r} is left out: {error}")
+            problems.append(f"{own_name[:80]!r} is left out: {error}")
         else:
             tools[tool.name] = tool
     return ToolListing(tuple(tools[name] for name in sorted(tools)), tuple(problems))
@@ -160,51 +160,55 @@ def server_key(name: str) -> str:
     return _short(re.sub(r"_+", "_", _replaced(name)).strip("_") or "server", LONGEST_SERVER)
 
 
-def tool_name(server: str, own: str) -> str:
+def tool_name(server: str, own_name: str) -> str:
     """Return the name by which the model calls a server's tool."""
-    return _short(f"{PREFIX}{server_key(server)}__{_replaced(own)}", LONGEST_NAME)
+    return _short(f"{PREFIX}{server_key(server)}__{_replaced(own_name)}", LONGEST_NAME)
 
 
-def _short(name: str, most: int) -> str:
+def _short(name: str, limit: int) -> str:
     """Truncate a name that is too long, and add a hash to keep it unique."""
-    if len(name) <= most:
+    if len(name) <= limit:
         return name
-    return f"{name[: most - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name[: limit - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
-    if not own.strip():
+def _tool(server: str, own_name: str, listed_tool: Any, call: Caller) -> McpTool:
+    if not own_name.strip():
         raise InputError("it has no name")
-    notes = listed.get("annotations")
+    notes = listed_tool.get("annotations")
     only_reads = isinstance(notes, Mapping) and notes.get("readOnlyHint") is True
-    name = tool_name(server, own)
-    schema = input_schema(listed.get("inputSchema"))
-    description = _description(server, listed.get("description"))
-    return McpTool(name, own, description, schema, only_reads, call, identity=_identity(listed))
+    name = tool_name(server, own_name)
+    schema = input_schema(listed_tool.get("inputSchema"))
+    description = _description(server, listed_tool.get("description"))
+    return McpTool(name, own_name, description, schema, only_reads, call, identity=_identity(listed_tool))
 
 
-def _identity(listed: Mapping[str, Any]) -> str:
+def _identity(listed_tool: Mapping[str, Any]) -> str:
     """A digest of a tool as the server lists it, before anything is cut or cleaned; the order of keys is no change."""
     described = {
-        key: listed.get(key) for key in ("name", "title", "description", "inputSchema", "annotations")
+        key: listed_tool.get(key) for key in ("name", "title", "description", "inputSchema", "annotations")
     }
     text = json.dumps(described, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def _description(server: str, words: Any) -> str:
-    if not isinstance(words, str) or not words.strip():
+def _description(server: str, description_sent: Any) -> str:
+    if not isinstance(description_sent, str) or not description_sent.strip():
         return f"A tool of the server {server}, which does not describe it."
-    shown = _visible(words.strip())
-    kept = cut(shown, MOST_DESCRIPTION)
-    return kept if kept == shown else f"{kept}\n[cut: the server says more than {MOST_DESCRIPTION:,} bytes]"
+    shown = _visible(description_sent.strip())
+    cut_text = cut(shown, MOST_DESCRIPTION)
+    if cut_text == shown:
+        return shown
+    return f"{cut_text}\n[cut: the server says more than {MOST_DESCRIPTION:,} bytes]"
 
 
-def _visible(words: str) -> str:
+def _visible(text: str) -> str:
     """Return the text without invisible characters, which could give a model instructions that no user would see."""
-    return "".join(
-        one for one in words if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co")
-    )
+    return "".join(filter(_is_visible, text))
+
+
+def _is_visible(character: str) -> bool:
+    return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
 
 
 def _replaced(name: str) -> str:
@@ -223,12 +227,12 @@ def input_schema(listed_schema: Any) -> dict[str, Any]:
     """
     schema = _plain(listed_schema)
     cleaned = _Cleaner(schema).clean(schema)
-    kept = {key: value for key, value in cleaned.items() if key not in _NOT_AT_THE_TOP}
-    kept = {**kept, "type": "object", "properties": kept.get("properties", {})}
-    if unfit := [name for name in kept["properties"] if not _PROPERTY.fullmatch(name)]:
+    usable = {key: value for key, value in cleaned.items() if key not in _NOT_AT_THE_TOP}
+    usable = {**usable, "type": "object", "properties": usable.get("properties", {})}
+    if unfit := [name for name in usable["properties"] if not _PROPERTY.fullmatch(name)]:
         raise InputError(f"its property {unfit[0][:80]!r} has a name no model can fill")
-    _plain(kept)
-    return kept
+    _plain(usable)
+    return usable
 
 
 def _plain(listed_schema: Any) -> dict[str, Any]:
@@ -248,41 +252,43 @@ def _plain(listed_schema: Any) -> dict[str, Any]:
 class _Cleaner:
     """Cleans one schema and all schemas in it."""
 
-    def __init__(self, whole: Mapping[str, Any]) -> None:
-        places = (whole.get("$defs"), whole.get("definitions"))
-        self._known = {
-            name: one for place in places if isinstance(place, dict) for name, one in place.items()
-        }
-        self._left = MOST_PARTS
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._definitions: dict[str, Any] = {}
+        for definitions in (schema.get("$defs"), schema.get("definitions")):
+            if isinstance(definitions, dict):
+                self._definitions |= definitions
+        self._schemas_left = MOST_PARTS
 
-    def clean(self, part: Any, within: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
+    def clean(self, schema: Any, enclosing: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
         """Return the cleaned schema; an invalid or self-referencing one becomes a schema that allows everything."""
-        self._left -= 1
-        if self._left < 0 or depth > DEEPEST:
+        self._schemas_left -= 1
+        if self._schemas_left < 0 or depth > DEEPEST:
             raise InputError("its schema has too many parts")
-        if not isinstance(part, dict):
+        if not isinstance(schema, dict):
             return {}
-        found: dict[str, Any] = {}
-        match = _REFERENCE.fullmatch(str(part.get("$ref", "")))
-        if match and match[1] in self._known and match[1] not in within:
-            found = self.clean(self._known[match[1]], (*within, match[1]), depth + 1)
-        for key, value in part.items():
-            cleaned = self._keyword(key, value, within, depth + 1)
+        cleaned_schema: dict[str, Any] = {}
+        match = _REFERENCE.fullmatch(str(schema.get("$ref", "")))
+        if match and match[1] in self._definitions and match[1] not in enclosing:
+            cleaned_schema = self.clean(self._definitions[match[1]], (*enclosing, match[1]), depth + 1)
+        for key, value in schema.items():
+            cleaned = self._keyword(key, value, enclosing, depth + 1)
             if cleaned is not None:
-                found[key] = cleaned
-        if isinstance(pattern := part.get("pattern"), str):
-            found["description"] = f"{found.get('description', '')} (must match {pattern})".strip()
-        return found
+                cleaned_schema[key] = cleaned
+        if isinstance(pattern := schema.get("pattern"), str):
+            cleaned_schema["description"] = (
+                f"{cleaned_schema.get('description', '')} (must match {pattern})".strip()
+            )
+        return cleaned_schema
 
-    def _keyword(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
+    def _keyword(self, key: str, value: Any, enclosing: tuple[str, ...], depth: int) -> Any:
         """Return the cleaned value of a keyword, or None to drop it."""
         match key, value:
             case "properties", dict():
-                return {name: self.clean(one, within, depth) for name, one in value.items()}
+                return {name: self.clean(inner, enclosing, depth) for name, inner in value.items()}
             case "items" | "additionalProperties", dict():
-                return self.clean(value, within, depth)
+                return self.clean(value, enclosing, depth)
             case "anyOf" | "oneOf" | "allOf", [_, *_]:
-                return [self.clean(one, within, depth) for one in value]
+                return [self.clean(inner, enclosing, depth) for inner in value]
             case _:
                 return _simple(key, value)
 
@@ -293,11 +299,11 @@ def _simple(key: str, value: Any) -> Any:
         case "type", str():
             return value if value in _TYPES else None
         case "type", list():
-            return [one for one in _TYPES if one in value] or None
+            return [item for item in _TYPES if item in value] or None
         case "required", list():
-            return list(dict.fromkeys(one for one in value if isinstance(one, str))) or None
+            return list(dict.fromkeys(item for item in value if isinstance(item, str))) or None
         case "enum", [_, *_]:
-            return list({msgspec.json.encode(one): one for one in value}.values())
+            return list({msgspec.json.encode(item): item for item in value}.values())
         case (
             ("description" | "format", str()) | ("additionalProperties", bool()) | ("default" | "const", _)
         ):
@@ -321,30 +327,31 @@ def output_of(result: Any) -> ToolOutput:
     if not isinstance(result, Mapping):
         return ToolOutput("The server returned an invalid answer.", is_error=True)
     content = result.get("content")
-    blocks = _few_pictures([_block(one) for one in content] if isinstance(content, list) else [])
+    blocks = _few_pictures([_block(part) for part in content] if isinstance(content, list) else [])
     structured = result.get("structuredContent")
     if not blocks and structured is not None:
         blocks = [_text(_json(structured))]
     failed = result.get("isError") is True
     if failed or all(block["type"] == "text" for block in blocks):
         # Providers accept only text in an error result.
-        words = (block["text"] if block["type"] == "text" else "[picture]" for block in blocks)
-        return ToolOutput("\n".join(words), is_error=failed)
+        texts = (block["text"] if block["type"] == "text" else "[picture]" for block in blocks)
+        return ToolOutput("\n".join(texts), is_error=failed)
     return ToolOutput(blocks)
 
 
 def _block(part: Any) -> Block:
     match part:
-        case {"type": "text", "text": str() as words}:
-            return _text(words)
+        case {"type": "text", "text": str() as text}:
+            return _text(text)
         case {"type": "image", "data": str() as data, "mimeType": str() as kind}:
             return _picture(data, kind)
         case {"type": "audio", "mimeType": str() as kind}:
             return _text(f"[sound, {kind}: it cannot be shown]")
         case {"type": "resource_link", "uri": str() as uri}:
-            about = [part.get(key) for key in ("title", "name", "mimeType", "description")]
-            told = ", ".join(dict.fromkeys(one for one in about if isinstance(one, str) and one))
-            return _text(f"[resource {uri}{': ' + told if told else ''}]")
+            details = [part.get(key) for key in ("title", "name", "mimeType", "description")]
+            texts = (detail for detail in details if isinstance(detail, str) and detail)
+            description = ", ".join(dict.fromkeys(texts))
+            return _text(f"[resource {uri}{': ' + description if description else ''}]")
         case {"type": "resource", "resource": Mapping() as resource}:
             return _resource(resource)
         case _:
@@ -383,18 +390,18 @@ def _picture(data: str, kind: str) -> Block:
 
 def _few_pictures(blocks: list[Block]) -> list[Block]:
     """Return the blocks with images limited in number and size; further ones are replaced by a note."""
-    kept = []
-    number = 0
+    shown = []
+    count = 0
     size = 0
     for block in blocks:
         if block["type"] == "image":
-            number = number + 1
+            count = count + 1
             size = size + len(block["source"]["data"])
-            if number > MOST_IMAGES or size > MOST_ALL_IMAGES:
+            if count > MOST_IMAGES or size > MOST_ALL_IMAGES:
                 size -= len(block["source"]["data"])
                 block = _text("[too many pictures; ask for fewer at a time]")
-        kept.append(block)
-    return kept
+        shown.append(block)
+    return shown
 
 
 def _json(value: Any) -> str:
@@ -404,6 +411,6 @@ def _json(value: Any) -> str:
         return "[structured content that cannot be written as JSON]"
 
 
-def _text(words: str) -> Block:
+def _text(text: str) -> Block:
     """Return a text block without lone surrogates, which no request may contain."""
-    return {"type": "text", "text": words.encode(errors="replace").decode()}
+    return {"type": "text", "text": text.encode(errors="replace").decode()}

@@ -49,15 +49,15 @@ class LogTail:
     MOST = 4096
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._tail = b""
 
     def add(self, chunk: bytes) -> None:
         """Append output, and drop the oldest beyond the limit."""
-        self._kept = (self._kept + chunk)[-self.MOST :]
+        self._tail = (self._tail + chunk)[-self.MOST :]
 
     def text(self) -> str:
         """Return the kept output."""
-        return self._kept.decode(errors="replace").strip()
+        return self._tail.decode(errors="replace").strip()
 
 
 # -- child processes -------------------------------------------------------------------------------
@@ -101,16 +101,16 @@ class _Child(ChildProcess):
     def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
         self._reading: list[asyncio.ReadTransport] = []
         self._writing: list[asyncio.WriteTransport] = []
-        kept = {name: environ[name] for name in PASSED_ON if name in environ}
+        passed_on = {name: environ[name] for name in PASSED_ON if name in environ}
         argv = [server.command, *server.args]
-        arguments = {**kept, **server.env}
+        child_environ = {**passed_on, **server.env}
         try:
             super().__init__(
-                argv, cwd=server.cwd or ".", environ=arguments, stdin=b"", separate_stderr=True
+                argv, cwd=server.cwd or ".", environ=child_environ, stdin=b"", separate_stderr=True
             )
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise Refused(f"{server.command} cannot be started: {why}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise Refused(f"{server.command} cannot be started: {reason}") from error
 
     async def connect(self) -> None:
         """Connect its pipes to the event loop."""
@@ -174,8 +174,10 @@ async def _listen(
 async def _speak(output: asyncio.StreamWriter, to_send: _ToSend, gone: Callable[[], None]) -> None:
     """Forward messages to the child, as fast as it reads them."""
     try:
-        async for one in to_send:
-            output.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        async for outgoing in to_send:
+            output.write(
+                outgoing.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            )
             await output.drain()
     except OSError:
         gone()
@@ -226,10 +228,10 @@ def _bounded(whole: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
         """The same stream, with an error if it exceeds the limit."""
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            seen = 0
+            received = 0
             async for chunk in whole:
-                seen += len(chunk)
-                if seen > MOST_BYTES:
+                received += len(chunk)
+                if received > MOST_BYTES:
                     raise httpx2.ReadError(f"the answer has more than {MOST_BYTES:,} bytes")
                 yield chunk
 

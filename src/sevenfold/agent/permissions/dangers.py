@@ -53,24 +53,29 @@ class Dangers(Struct, frozen=True, forbid_unknown_fields=True):
     alone: bool = False
     never: bool = False
 
-    def appear_in(self, rest: Sequence[str], *, before_subcommand: bool) -> bool:
+    def appear_in(self, words: Sequence[str], *, before_subcommand: bool) -> bool:
         """Whether any of them is among the words; ``before_subcommand`` if the subcommand is among them too."""
         if self.never:
             return True
-        if before_subcommand and self._begins(rest):
+        if before_subcommand and self._begins(words):
             return True
-        if self.alone and before_subcommand and all(word.startswith("-") for word in rest):
+        if self.alone and before_subcommand and all(word.startswith("-") for word in words):
             return True
-        if before_subcommand and rest and set(self.bundled) & set(rest[0]) and not rest[0].startswith("-"):
+        if (
+            before_subcommand
+            and words
+            and set(self.bundled) & set(words[0])
+            and not words[0].startswith("-")
+        ):
             return True
-        if self.script and not all(re.fullmatch(self.script, script) for script in _scripts(rest)):
+        if self.script and not all(re.fullmatch(self.script, script) for script in _scripts(words)):
             return True
-        return any(map(self._is_dangerous, rest))
+        return any(map(self._is_dangerous, words))
 
-    def _begins(self, rest: Sequence[str]) -> bool:
+    def _begins(self, words: Sequence[str]) -> bool:
         """Whether an option before the subcommand, or the subcommand itself, is one of ``first``."""
         first = names(self.first)
-        for word in rest:
+        for word in words:
             name = word.partition("=")[0]
             letters = name[:2] if name.startswith("-") and not name.startswith("--") else name
             if name in first or letters in first:
@@ -94,20 +99,20 @@ class Dangers(Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.argument) and re.search(self.argument, word) is not None
 
 
-def _scripts(rest: Sequence[str]) -> list[str]:
+def _scripts(arguments: Sequence[str]) -> list[str]:
     """The words in which a program such as sed is told what to do: those of ``-e``, or else the first plain word."""
-    told = []
-    words = iter(rest)
+    scripts = []
+    words = iter(arguments)
     for word in words:
         if word in ("-e", "--expression"):
-            told.append(next(words, ""))
+            scripts.append(next(words, ""))
         elif word.startswith("--expression="):
-            told.append(word.partition("=")[2])
+            scripts.append(word.partition("=")[2])
         elif word.startswith("-") and not word.startswith("--") and "e" in word:
             # Behind other letters, or with its script in the same word: not worth telling apart.
-            told.append(word)
-    plain = next((word for word in rest if not word.startswith("-")), "")
-    return told or [plain]
+            scripts.append(word)
+    plain = next((word for word in arguments if not word.startswith("-")), "")
+    return scripts or [plain]
 
 
 @cache
@@ -144,8 +149,8 @@ def _dangers_in(words: tuple[str, ...], ruled: int) -> bool:
             continue
         if dangers.never and ruled > len(beginning):
             continue
-        rest = words[max(ruled, len(beginning)) :]
-        if dangers.appear_in(rest, before_subcommand=ruled <= len(beginning)):
+        arguments = words[max(ruled, len(beginning)) :]
+        if dangers.appear_in(arguments, before_subcommand=ruled <= len(beginning)):
             return True
     return False
 

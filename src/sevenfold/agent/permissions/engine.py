@@ -96,8 +96,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if not request.server:
             return decision
         if self.mode == "autonomous":
-            how = "Nobody is asked in this mode; agree to it once in a chat in another mode."
-            return PermissionDecision("deny", f"{request.server} {how}")
+            advice = "Nobody is asked in this mode; agree to it once in a chat in another mode."
+            return PermissionDecision("deny", f"{request.server} {advice}")
         reason = decision.reason if decision.verdict == "ask" else ""
         return replace(decision, verdict="ask", reason=f"{request.server} {reason}".strip())
 
@@ -107,13 +107,13 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """Ask before a file that looks like secrets is shown, unless a rule names that very file or line."""
         if not self.masks(request) or decision.verdict == "deny":
             return decision
-        why = f"{request.secret} looks as if it held secrets, and what is read is sent to the provider."
+        reason = f"{request.secret} looks as if it held secrets, and what is read is sent to the provider."
         if decision.verdict == "ask":
-            return replace(decision, reason=f"{decision.reason} {why}")
+            return replace(decision, reason=f"{decision.reason} {reason}")
         if self.secret_files == "mask" or self.mode == "autonomous":
             return decision
         suggested = request.suggest_rules(self.workspace, guarded=True) if request.action != "run" else ()
-        return PermissionDecision("ask", why, would_allow=suggested)
+        return PermissionDecision("ask", reason, would_allow=suggested)
 
     def masks(self, request: PermissionRequest) -> bool:
         """Whether secrets in what the request shows are masked, if the user is not asked and agrees."""
@@ -146,11 +146,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
         If the user, not a rule, permitted the first address, that covers the second unless a rule is about it.
         """
-        first, following = (
-            self.decide(PermissionRequest("WebFetch", "fetch", one)) for one in (permitted, address)
-        )
-        consented = following.verdict == first.verdict == "ask" and not following.rule
-        return following.verdict == "allow" or consented
+        first = self.decide(PermissionRequest("WebFetch", "fetch", permitted))
+        second = self.decide(PermissionRequest("WebFetch", "fetch", address))
+        consented = second.verdict == first.verdict == "ask" and not second.rule
+        return second.verdict == "allow" or consented
 
     def allowing(self, *lines: str) -> Permissions:
         """Return a copy with additional allow rules, as when the user answers "always"."""
@@ -167,15 +166,16 @@ class Permissions(Struct, frozen=True, kw_only=True):
         requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
         runs = tuple(shell.possible_commands(line)) if line and rules else ()
-        return next(
-            (rule for rule in rules if any(rule.touches(one, self, runs) for one in requests)), None
-        )
+        for rule in rules:
+            if any(rule.touches(part, self, runs) for part in requests):
+                return rule
+        return None
 
     def _by_rule(self, request: PermissionRequest) -> PermissionDecision | None:
         # A broad rule does not cover a guarded file; its pattern must name the guarded part.
         guard = self._guard(request, request.subject).casefold() if request.action == "write" else ""
-        allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
-        rule = next((one for one in allowing if one.allows(request, self)), None)
+        allowing = (rule for rule in self.rules.allow if guard in rule.pattern.casefold())
+        rule = next((rule for rule in allowing if rule.allows(request, self)), None)
         return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule)) if rule else None
 
     def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision | None:
@@ -193,7 +193,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         used = []
         looking = not _changes_folder(line)
         for command in line.commands:
-            matching = next((one for one in rules if one.allows_command(command, request.outside)), None)
+            matching = next((rule for rule in rules if rule.allows_command(command, request.outside)), None)
             if matching is None and not (looking and self._only_looks(command, request)):
                 return None
             used += [str(matching)] if matching else []
@@ -221,11 +221,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
         """Yield a text for each rule whose subject an unknown program has in its words and might act on."""
-        unknown = [one for one in line.commands if not shell.is_known(one)]
-        if not line.plain or any(one.piped_in for one in unknown):
+        unknown = [command for command in line.commands if not shell.is_known(command)]
+        if not line.plain or any(command.piped_in for command in unknown):
             text = request.subject
         else:
-            text = "\n".join(one.text for one in unknown)
+            text = "\n".join(command.text for command in unknown)
         text = f"{text}\n{shell.unquoted(text)}"
         for rule in (*self.rules.deny, *self.rules.ask):
             if rule.is_named_in(text):
@@ -246,7 +246,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return PermissionDecision("deny", "While planning, only tools that change nothing may be used.")
         if line is not None:
             looking = line.plain and not _changes_folder(line)
-            if not (looking and all(self._only_looks(one, request) for one in line.commands)):
+            if not (looking and all(self._only_looks(command, request) for command in line.commands)):
                 return PermissionDecision(
                     "deny", "While planning, only commands that change nothing may be run."
                 )
@@ -273,8 +273,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
         if self.mode != "autonomous" and not request.confined:
-            why = f"; this one has {line.why}" if line.why else ""
-            return self._ask(request, f"Commands require approval in this mode{why}.")
+            remark = f"; this one has {line.why}" if line.why else ""
+            return self._ask(request, f"Commands require approval in this mode{remark}.")
         if hidden := self._hidden(request, line):
             return self._ask(request, f"The command hides part of what it does ({hidden}).")
         if guarded := next((path for path in request.writes if self._guard(request, path)), None):
@@ -297,12 +297,12 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _outside(self, request: PermissionRequest) -> str:
         return f"{request.subject} is outside the workspace {self.workspace}."
 
-    def _ask(self, request: PermissionRequest, why: str) -> PermissionDecision:
+    def _ask(self, request: PermissionRequest, reason: str) -> PermissionDecision:
         guard = self._guard(request, request.subject) if request.action == "write" else ""
         if guard in self.guarded:
-            return PermissionDecision("ask", why)
+            return PermissionDecision("ask", reason)
         return PermissionDecision(
-            "ask", why, would_allow=request.suggest_rules(self.workspace, guarded=guard != "")
+            "ask", reason, would_allow=request.suggest_rules(self.workspace, guarded=guard != "")
         )
 
     def _inside(self, path: str, *further: str) -> bool:
@@ -316,16 +316,16 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """
         file = PurePosixPath(path)
         roots = (self.workspace, *self.roots)
-        around = max((root for root in roots if file.is_relative_to(root)), key=len, default="/")
+        root = max((root for root in roots if file.is_relative_to(root)), key=len, default="/")
         for folder in self.guarded:
-            if file.is_relative_to(folder) and not PurePosixPath(around).is_relative_to(folder):
+            if file.is_relative_to(folder) and not PurePosixPath(root).is_relative_to(folder):
                 return folder
-        beneath = [part.casefold() for part in file.parts[len(PurePosixPath(around).parts) :]]
+        beneath = [name.casefold() for name in file.parts[len(PurePosixPath(root).parts) :]]
         candidates = (*beneath, *map("/".join, pairwise(beneath)))
-        found = next(filter(_is_guarded, candidates), "").partition("/")[0]
+        guarded_name = next(filter(_is_guarded, candidates), "").partition("/")[0]
         name = file.name.casefold()
-        if found or name == _HEAD or path in request.in_repository:
-            return found or name
+        if guarded_name or name == _HEAD or path in request.in_repository:
+            return guarded_name or name
         return next((ending for ending in _GUARDED_ENDINGS if name.endswith(ending)), "")
 
 
@@ -394,15 +394,15 @@ class Grants:
         self.changed()
 
     @contextmanager
-    def asking(self, what: str) -> Iterator[None]:
+    def asking(self, question: str) -> Iterator[None]:
         """List a question to the user as pending during the block."""
         with self._lock:
-            self.pending = (*self.pending, what)
+            self.pending = (*self.pending, question)
         self.changed()
         try:
             yield
         finally:
             with self._lock:
-                place = self.pending.index(what)
-                self.pending = self.pending[:place] + self.pending[place + 1 :]
+                index = self.pending.index(question)
+                self.pending = self.pending[:index] + self.pending[index + 1 :]
             self.changed()

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -68,24 +68,24 @@ class _Looks:
     def existing(self, path: str, folders: list[str]) -> Iterator[str]:
         """Yield the existing files that a path or pattern matches, as named and with links resolved."""
         for folder in folders if self.left > 0 else ():
-            whole = _from(folder, path)
-            parent, _, name = whole.rpartition("/")
+            full_path = _from(folder, path)
+            parent, _, name = full_path.rpartition("/")
             if _PATTERN.search(name) and not _PATTERN.search(parent):
-                found = [f"{parent}/{one}" for one in self._entries(parent) if fnmatchcase(one, name)]
+                matching = [f"{parent}/{file}" for file in self._entries(parent) if fnmatchcase(file, name)]
             else:
                 self.left -= 1
-                found = [whole] if _exists(whole) else []
-            for one in found:
-                yield os.path.normpath(one)
-                yield from self.real(one, [folder])
+                matching = [full_path] if _exists(full_path) else []
+            for file in matching:
+                yield os.path.normpath(file)
+                yield from self.real(file, [folder])
 
     def _entries(self, folder: str) -> list[str]:
         try:
-            found = [one.name for one in islice(Path(folder or "/").iterdir(), _MOST_NAMES)]
+            names = [entry.name for entry in islice(Path(folder or "/").iterdir(), _MOST_NAMES)]
         except (OSError, ValueError):
             return []
-        self.left -= len(found) if len(found) < _MOST_NAMES else _MOST_LOOKS
-        return found
+        self.left -= len(names) if len(names) < _MOST_NAMES else _MOST_LOOKS
+        return names
 
 
 def named_files(
@@ -94,26 +94,30 @@ def named_files(
     """Find the files that a command line run in ``cwd`` names; ``inside`` tells which paths are in the workspace."""
     line = parse(command)
     looks = _Looks()
-    folders, known = _folders(line, cwd, looks)
-    words = dict.fromkeys(word for one in line.commands for word in (*one.words, *one.reads, *one.writes))
+    folders, complete = _folders(line, cwd, looks)
+    words: dict[str, None] = {}
+    for simple in line.commands:
+        words |= dict.fromkeys((*simple.words, *simple.reads, *simple.writes))
     environ = {**environ, "PWD": cwd}
     outside = []
     existing = []
     for word in words:
         pieces = [] if _is_long(word) else _pieces(_expanded(word, environ))
-        found = [one for path in pieces for one in looks.existing(path, folders)]
-        existing += found
-        leads = (real for path in pieces for real in looks.real(path, folders))
-        if not pieces or not all(map(inside, leads)) or not all(map(inside, found)):
+        files = [*chain.from_iterable(looks.existing(path, folders) for path in pieces)]
+        existing += files
+        leads = chain.from_iterable(looks.real(path, folders) for path in pieces)
+        if not pieces or not all(map(inside, leads)) or not all(map(inside, files)):
             outside.append(word)
-    written = (
-        one
-        for word in _targets(line, command)
-        for path in _pieces(_expanded(word, environ))
-        for one in looks.real(path, folders)
+    written: dict[str, None] = {}
+    for word in _targets(line, command):
+        for path in _pieces(_expanded(word, environ)):
+            written |= dict.fromkeys(looks.real(path, folders))
+    return NamedFiles(
+        tuple(outside),
+        tuple(dict.fromkeys(existing)),
+        tuple(written),
+        unseen=looks.left <= 0 or not complete,
     )
-    seen = tuple(dict.fromkeys(existing)), tuple(dict.fromkeys(written))
-    return NamedFiles(tuple(outside), *seen, unseen=looks.left <= 0 or not known)
 
 
 def command_request(
@@ -151,13 +155,13 @@ def hook_folders(workspace: Path) -> list[Path]:
         settings = (workspace / ".git/config").read_text(errors="replace")
     except OSError:
         return []
-    return [real_path(workspace / Path(_from_home(found))) for found in _HOOKS_PATH.findall(settings)]
+    return [real_path(workspace / Path(_from_home(folder))) for folder in _HOOKS_PATH.findall(settings)]
 
 
 def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:
     """Return the working directory and the folders that the line changes to, and whether the list is complete."""
     folders = [cwd]
-    known = True
+    complete = True
     for command in line.commands[:-1] if line.plain else line.commands:
         words = command.words
         while not line.plain and words and words[0] not in _MOVES:
@@ -165,11 +169,14 @@ def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]
         if not words or words[0] not in _MOVES:
             continue
         named = [word for word in words[1:] if not word.startswith("-")]
-        known = known and words[0] in _ENTERS and command.literal and bool(named) and "-" not in words
+        complete = complete and words[0] in _ENTERS and command.literal and bool(named) and "-" not in words
         if len(folders) + len(named) > _MOST_FOLDERS:
             return folders, False
-        folders += [real for word in named for real in looks.real(word, folders[-1:])]
-    return folders, known
+        # Relative to the folder before this command, whatever the command's other words name.
+        current = folders[-1:]
+        for word in named:
+            folders += looks.real(word, current)
+    return folders, complete
 
 
 def _targets(line: ShellLine, command: str) -> Iterator[str]:
@@ -196,10 +203,10 @@ def _expanded(word: str, environ: Mapping[str, str]) -> str:
 def _pieces(word: str) -> list[str]:
     """Return every part of a word that may be a path by itself."""
     pieces = {word: None, _SEPARATOR.split(word, maxsplit=1)[0]: None}
-    for found in islice(_SEPARATOR.finditer(word), _MOST_PIECES):
-        rest = word[found.end() :]
-        if not (rest.startswith("//") and _WEB.search(word, 0, found.end())):
-            pieces |= {rest: None, _SEPARATOR.split(rest, maxsplit=1)[0]: None}
+    for separator in islice(_SEPARATOR.finditer(word), _MOST_PIECES):
+        behind = word[separator.end() :]
+        if not (behind.startswith("//") and _WEB.search(word, 0, separator.end())):
+            pieces |= {behind: None, _SEPARATOR.split(behind, maxsplit=1)[0]: None}
     if word.startswith("-") and not word.startswith("--"):
         pieces |= {word[start:]: None for start in range(2, min(len(word), _MOST_PIECES))}
     return [_from_home(piece) for piece in pieces if piece]

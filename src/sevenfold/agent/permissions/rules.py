@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -133,13 +134,13 @@ class PermissionRule(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> PermissionRule:
         """Parse a rule from its line; raises `InputError` if it is malformed."""
-        found = _RULE.fullmatch(text.strip())
-        if not found:
+        match = _RULE.fullmatch(text.strip())
+        if not match:
             raise InputError(
                 f"{text!r} is not a permission rule; write Tool or Tool(pattern), for example Shell(git status:*)"
             )
-        tool = _OTHER_NAMES.get(found[1], found[1])
-        pattern = (found[2] or "").strip()
+        tool = _OTHER_NAMES.get(match[1], match[1])
+        pattern = (match[2] or "").strip()
         if tool in _FAMILIES.values():
             Glob(pattern)
         return cls(tool, "" if pattern in ("*", ":*") else pattern)
@@ -186,8 +187,8 @@ class PermissionRule(Struct, frozen=True):
 
     def was_for(self, request: PermissionRequest) -> bool:
         """Whether the rule was for this tool before the server described it differently."""
-        before = self.pattern.startswith(AS_IT_WAS) and self.concerns(request)
-        return before and self.pattern.removeprefix(AS_IT_WAS) != request.identity
+        was_described = self.pattern.startswith(AS_IT_WAS) and self.concerns(request)
+        return was_described and self.pattern.removeprefix(AS_IT_WAS) != request.identity
 
     def allows_command(self, command: shell.SimpleCommand, outside: Collection[str] = ()) -> bool:
         """Whether it matches this command; never true for one that sets variables or redirects output to files.
@@ -201,16 +202,16 @@ class PermissionRule(Struct, frozen=True):
             return True
         if "*" not in self.pattern:
             return not shell.obeys_input(command) and _same(command, self.pattern)
-        begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
-        rest = command.words[len(begun) :]
+        ruled_words = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
+        arguments = command.words[len(ruled_words) :]
         if " " in command.words[0] or not command.expands_only_patterns:
             return False
-        if not set(outside).isdisjoint((*rest, *command.reads)):
+        if not set(outside).isdisjoint((*arguments, *command.reads)):
             return False
-        if dangers.does_more(command, len(begun)):
+        if dangers.does_more(command, len(ruled_words)):
             return False
         if self.pattern.endswith(":*"):
-            return command.words[: len(begun)] == begun
+            return command.words[: len(ruled_words)] == ruled_words
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
     def _matches_within(self, run: shell.CommandText) -> bool:
@@ -225,21 +226,24 @@ class PermissionRule(Struct, frozen=True):
             # A letter whose lower case is longer would move the offsets.
             starts = tuple(range(len(text)))
         if pattern.endswith(":*"):
-            begun = " ".join(pattern.removesuffix(":*").split())
-            ends = (at + len(begun) for at in starts if text.startswith(begun, at))
+            beginning = " ".join(pattern.removesuffix(":*").split())
+            ends = (start + len(beginning) for start in starts if text.startswith(beginning, start))
             return any(text[end : end + 1] in ("", " ") for end in ends)
         if "*" in pattern:
-            begun = pattern.partition("*")[0]
+            beginning = pattern.partition("*")[0]
             # A match at a later offset is also a match at the first one: "*" covers everything in between.
-            first = next((at for at in starts if text.startswith(begun, at)), None)
+            first = next((start for start in starts if text.startswith(beginning, start)), None)
             return first is not None and _star(pattern).fullmatch(text, first) is not None
-        whole = " ".join(word for command in shell.parse(pattern).commands for word in command.words)
+        commands = shell.parse(pattern).commands
+        whole = " ".join(chain.from_iterable(command.words for command in commands))
         return text.endswith(whole) and len(text) - len(whole) in starts
 
     def is_named_in(self, text: str) -> bool:
         """Whether a text contains the subject of the rule anywhere: a command, or the last part of a path."""
         if self.tool in _FAMILIES.values():
-            *_, last = ("", *(part for part in self.pattern.casefold().split("/") if part.strip("*~.")))
+            segments = self.pattern.casefold().split("/")
+            telling = [segment for segment in segments if segment.strip("*~.")]
+            last = telling[-1] if telling else ""
             return bool(last) and any(Glob(last).matches(word) for word in _NAME.findall(text.casefold()))
         words = self.pattern.removesuffix(":*").partition("*")[0].split()
         begun = _OPTIONS.join(map(re.escape, words))
@@ -293,20 +297,26 @@ class PermissionRules(Struct, frozen=True):
     def __add__(self, other: PermissionRules) -> PermissionRules:
         """Combine the rules of both, without duplicates."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
-        return PermissionRules(*(tuple(dict.fromkeys(mine + theirs)) for mine, theirs in pairs))
+        return PermissionRules(
+            *(tuple(dict.fromkeys(own_rules + other_rules)) for own_rules, other_rules in pairs)
+        )
 
 
-def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[str]:
+def unknown_rules(rules: PermissionRules, tool_names: Collection[str]) -> Iterator[str]:
     """Yield a warning for each rule that matches no known tool and so has no effect.
 
     Tools of MCP servers come and go, so their rules cause no warnings.
     """
-    letters = {name.lower(): name for name in known}
+    by_lower_case = {name.lower(): name for name in tool_names}
     for rule in dict.fromkeys((*rules.allow, *rules.ask, *rules.deny)):
-        if rule.tool.startswith(_MCP_TOOL) or any(fnmatchcase(name, rule.tool) for name in known):
+        if rule.tool.startswith(_MCP_TOOL) or any(fnmatchcase(name, rule.tool) for name in tool_names):
             continue
-        near = get_close_matches(rule.tool.lower(), letters, 1)
-        hint = f"did you mean {letters[near[0]]}?" if near else f"there are {', '.join(sorted(known))}"
+        similar = get_close_matches(rule.tool.lower(), by_lower_case, 1)
+        hint = (
+            f"did you mean {by_lower_case[similar[0]]}?"
+            if similar
+            else f"there are {', '.join(sorted(tool_names))}"
+        )
         yield f"the rule {rule} has no effect, because there is no tool called {rule.tool}: {hint}"
 
 
@@ -316,7 +326,8 @@ def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     line = shell.parse(request.subject)
     if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
         return ()
-    depends = any(one.piped_in and one.words and not shell.is_read_only(one.words) for one in line.commands)
+    piped_in = [command.words for command in line.commands if command.piped_in and command.words]
+    depends = not all(map(shell.is_read_only, piped_in))
     if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):
         return () if "*" in text or not text else (f"Shell({text})",)
     rules = [_for_command(command, request.outside) for command in line.commands if command.words]
@@ -325,12 +336,12 @@ def _for_line(request: PermissionRequest) -> tuple[str, ...]:
 
 def _for_command(command: shell.SimpleCommand, outside: tuple[str, ...]) -> str:
     """Suggest a rule for one command; empty if it contains ``*``, which would match more in a rule than in the line."""
-    program, *others = command.words
+    program, *arguments = command.words
     if command.literal and not command.reads:
-        rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
-        if set(others[:1]) & shell.tables().harmless.get(program, frozenset()) and rule.allows_command(
-            command, outside
-        ):
+        subcommand = arguments[:1]
+        rule = PermissionRule("Shell", " ".join((program, *subcommand)) + ":*")
+        is_harmless = set(subcommand) & shell.tables().harmless.get(program, frozenset())
+        if is_harmless and rule.allows_command(command, outside):
             return str(rule)
     return "" if "*" in command.text else f"Shell({command.text})"
 
@@ -341,22 +352,22 @@ def _for_path(path: PurePosixPath, workspace: str, guarded: bool) -> str:
     if folder.is_relative_to(workspace):
         beneath = path.relative_to(workspace) if guarded else folder.relative_to(workspace) / "**"
         return beneath.as_posix() if "/" in beneath.as_posix() else f"./{beneath}"
-    private = any(part.startswith(".") for part in path.parts)
+    private = any(segment.startswith(".") for segment in path.parts)
     alone = guarded or private or len(folder.parts) < _DEEP
     return path.as_posix() if alone else f"{folder}/**"
 
 
 def _star(pattern: str) -> re.Pattern[str]:
     """Compile a pattern in which ``*`` matches anything and all other characters match themselves."""
-    first, *others = re.split(r"\*+", pattern)
+    first_part, *further_parts = re.split(r"\*+", pattern)
     # Atomic groups: each part matches at its first occurrence without backtracking, so that no pattern takes long.
-    middle = "".join(f"(?>.*?{re.escape(one)})" for one in others[:-1])
-    last = f".*{re.escape(others[-1])}" if others else ""
-    return re.compile(re.escape(first) + middle + last, re.DOTALL)
+    middle = "".join(f"(?>.*?{re.escape(literal)})" for literal in further_parts[:-1])
+    last_part = f".*{re.escape(further_parts[-1])}" if further_parts else ""
+    return re.compile(re.escape(first_part) + middle + last_part, re.DOTALL)
 
 
 def _same(command: shell.SimpleCommand, pattern: str) -> bool:
     """Whether the pattern is the same command, apart from how it is written (quotes, spaces)."""
-    meant = shell.parse(pattern)
-    bare = [replace(one, text="", piped_in=False) for one in (command, *meant.commands)]
-    return meant.plain and bare[1:] == bare[:1]
+    parsed = shell.parse(pattern)
+    bare = [replace(simple, text="", piped_in=False) for simple in (command, *parsed.commands)]
+    return parsed.plain and bare[1:] == bare[:1]

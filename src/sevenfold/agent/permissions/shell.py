@@ -169,41 +169,41 @@ def _tokens(source: bytes) -> Iterator[_Token]:
     root = _root(source)
     if root.has_error:
         raise _NotPlain("syntax that is not understood")
-    before = _Token("\n", 0, 0)
+    previous = _Token("\n", 0, 0)
     for node in _leaves(root):
         kind = "word" if node.type in _WORDS else node.type
         token = _Token(
             kind, node.start_byte, node.end_byte, source[node.start_byte : node.end_byte].decode()
         )
-        gap = source[before.end : token.start].decode()
-        if not _GAP.fullmatch(gap) or not (gap or _may_touch(before, token)):
+        gap = source[previous.end : token.start].decode()
+        if not _GAP.fullmatch(gap) or not (gap or _may_touch(previous, token)):
             raise _NotPlain("words that could be read in two ways")
         if "\n" in gap.replace("\\\n", ""):
-            yield _Token("\n", before.end, before.end)
+            yield _Token("\n", previous.end, previous.end)
         if kind not in ("comment", "file_descriptor"):
             yield token
-        before = token
-    if not _GAP.fullmatch(source[before.end :].decode()):
+        previous = token
+    if not _GAP.fullmatch(source[previous.end :].decode()):
         raise _NotPlain("a backslash at its end")
 
 
-def _may_touch(before: _Token, token: _Token) -> bool:
+def _may_touch(previous: _Token, token: _Token) -> bool:
     """Whether two tokens are separate even with no space between them."""
-    if before.kind == "file_descriptor":
-        return token.kind in _REDIRECTIONS and re.fullmatch("[0-9]{1,3}", before.text) is not None
-    if before.kind == "word":
-        number = token.kind in _REDIRECTIONS and before.text.isdigit()
+    if previous.kind == "file_descriptor":
+        return token.kind in _REDIRECTIONS and re.fullmatch("[0-9]{1,3}", previous.text) is not None
+    if previous.kind == "word":
+        number = token.kind in _REDIRECTIONS and previous.text.isdigit()
         return token.kind not in ("word", "comment", "file_descriptor") and not number
     return True
 
 
 def _leaves(root: Node) -> Iterator[Node]:
     """Yield the leaf nodes of a line in order; raises `_NotPlain` at a node that is not understood."""
-    left = [root]
-    while left:
-        node = left.pop()
+    pending = [root]
+    while pending:
+        node = pending.pop()
         if node.type in _SHAPES:
-            left += reversed(node.children)
+            pending += reversed(node.children)
         elif node.type in _PARTS:
             yield node
         else:
@@ -215,9 +215,9 @@ def _simple(tokens: list[_Token], text: str, piped_in: bool) -> SimpleCommand:
     shapes: list[str] = []
     files: dict[bool, list[str]] = {False: [], True: []}
     assigns = False
-    for before, token in pairwise([_Token("", 0, 0), *tokens]):
-        if before.kind in _REDIRECTIONS:
-            files[">" in before.kind] += _target(token, before.kind)
+    for previous, token in pairwise([_Token("", 0, 0), *tokens]):
+        if previous.kind in _REDIRECTIONS:
+            files[">" in previous.kind] += _target(token, previous.kind)
         elif token.kind == "word":
             word, shape = _read_word(token.text)
             shapes.append(shape)
@@ -251,20 +251,20 @@ def _read_word(source: str) -> tuple[str, str]:
     """Return a word without quotes, and its shape: the same with quoted characters, which never expand, replaced."""
     word = ""
     shape = ""
-    at = 0
-    while at < len(source):
-        found = _WORD_PIECE.match(source, at)
-        if found is None:
-            raise _NotPlain(f"{source[at : at + 2]!r}, which may hide what it runs")
-        kind = found.lastgroup or ""
-        piece = found[kind]
+    position = 0
+    while position < len(source):
+        match = _WORD_PIECE.match(source, position)
+        if match is None:
+            raise _NotPlain(f"{source[position : position + 2]!r}, which may hide what it runs")
+        kind = match.lastgroup or ""
+        piece = match[kind]
         if kind == "double":
             shape += re.sub(r"[^$/.-]", "_", re.sub(r"\\.", "_", piece))
             piece = re.sub(r"\\([$`\"\\])", r"\1", piece)
         else:
             shape += piece if kind in ("bare", "variable") else re.sub(r"[^/.-]", "_", piece)
         word = word + piece
-        at = found.end()
+        position = match.end()
     return word, shape
 
 
@@ -326,9 +326,9 @@ def tables() -> CommandTables:
 
 def is_read_only(words: tuple[str, ...]) -> bool:
     """Whether a command changes nothing and opens only files that its words name."""
-    known = tables().read_only.get(words[0])
+    options = tables().read_only.get(words[0])
     # Words after "--" are checked too: "--" may be the value of the option before it.
-    return known is not None and all(map(known.include, words[1:]))
+    return options is not None and all(map(options.include, words[1:]))
 
 
 # -- commands behind commands --------------------------------------------------------------------
@@ -386,7 +386,7 @@ def _hidden_in(command: SimpleCommand) -> str:
     ):
         return "a variable or pattern in the place of a command"
     shell = max(
-        (place for place, word in enumerate(words) if _program(word) in tables().shells), default=-1
+        (index for index, word in enumerate(words) if _program(word) in tables().shells), default=-1
     )
     shell = 0 if words[0] in _SOURCES else shell
     if launches and shell >= 0 and _reads_its_input(words[shell + 1 :]):
@@ -397,7 +397,7 @@ def _hidden_in(command: SimpleCommand) -> str:
 def obeys_input(command: SimpleCommand) -> bool:
     """Whether a command may execute the input piped into it."""
     words = command.words
-    return command.piped_in and any(_is(words[place], tables().obey_input) for place in _programs(words))
+    return command.piped_in and any(_is(words[index], tables().obey_input) for index in _programs(words))
 
 
 def is_interpreter(command: SimpleCommand) -> bool:
@@ -407,8 +407,8 @@ def is_interpreter(command: SimpleCommand) -> bool:
     """
     words = command.words
     programs = _programs(words)
-    places = [place for place in programs if _is(words[place], tables().interpreters)]
-    if places and _reads_its_input(words[places[-1] + 1 :]):
+    program_indices = [index for index in programs if _is(words[index], tables().interpreters)]
+    if program_indices and _reads_its_input(words[program_indices[-1] + 1 :]):
         return True
     lines = filter(_MORE_THAN_A_WORD.search, words[1:] if len(programs) > 1 else ())
     return any(any(map(is_interpreter, parse(line).commands)) for line in lines)
@@ -439,28 +439,29 @@ def _is(word: str, programs: frozenset[str]) -> bool:
     return program in programs or _VERSION.sub("", program) in programs
 
 
-def _reads_its_input(given: tuple[str, ...]) -> bool:
-    return "-s" in given or all(
-        word == "run" or word.startswith(("-", "/dev/", "/proc/")) for word in given
-    )
+def _reads_its_input(arguments: tuple[str, ...]) -> bool:
+    def names_no_file(word: str) -> bool:
+        return word == "run" or word.startswith(("-", "/dev/", "/proc/"))
+
+    return "-s" in arguments or all(map(names_no_file, arguments))
 
 
 def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:
     """Yield the offset of each word that may start a command, both with and without its folder."""
     last = len(words) if anywhere else _head(words)
-    place = 0
+    offset = 0
     for word in words[: last + 1]:
-        yield place
+        yield offset
         if "/" in word:
-            yield place + word.rindex("/") + 1
-        place += len(word) + 1
+            yield offset + word.rindex("/") + 1
+        offset += len(word) + 1
 
 
 def _head(words: tuple[str, ...]) -> int:
     """Return the index of the first word that is neither a reserved word nor an assignment."""
     ahead = (
-        place
-        for place, word in enumerate(words)
+        index
+        for index, word in enumerate(words)
         if word not in _RESERVED and not _SETS_VARIABLE.match(word)
     )
     return next(ahead, len(words))
