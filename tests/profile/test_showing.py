@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.archive.thinning import thinned
 from sevenfold.cli import output as chart
 from sevenfold.cli import text as wording
 from sevenfold.cli.profile import span
@@ -23,7 +24,7 @@ def test_an_area_fills_its_room_and_shows_the_peak(values: list[int], width: int
 
 @given(sizes, st.integers(1, 120))
 def test_squeezing_keeps_the_largest_value_in_its_column(values: list[int], width: int) -> None:
-    columns = chart.buckets(values, width)
+    columns = thinned(values, width)
     assert max(columns) == max(values)
     if len(values) > width:
         place = chart.column_of(values.index(max(values)), len(values), width)

@@ -200,11 +200,11 @@ class Checkpoints:
         whole = names is None and not self.problem
         if unknown or (whole and not self._all_known):
             self._write(FilesSeen({name: current[name] for name in sorted(unknown)}, whole))
-        changed = [
-            FileChange(name, self._known.get(name), state)
-            for name, state in sorted(current.items())
-            if self._known.get(name) != state
-        ]
+        changed: list[FileChange] = []
+        for name, state in sorted(current.items()):
+            known = self._known.get(name)
+            if known != state:
+                changed.append(FileChange(name, known, state))
         if changed:
             self._write(FilesChanged(self._unended_tip or self._tip() or "", by, tuple(changed)))
 

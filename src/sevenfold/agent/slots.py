@@ -168,13 +168,12 @@ class SectionsSlot:
             self._want(prompt)
             return Restored()
         sent_texts = {section.name: section.text for section in sent.sections}
-        changed = {
-            section.name: section.text
-            for section in prompt.sections
-            if section.name not in ANNOUNCED
-            and section.text != sent_texts.get(section.name)
-            and not moment.says(announcement({}, {section.name: section.text}))
-        }
+        changed: dict[str, str] = {}
+        for section in prompt.sections:
+            if section.name in ANNOUNCED or section.text == sent_texts.get(section.name):
+                continue
+            if not moment.says(announcement({}, {section.name: section.text})):
+                changed[section.name] = section.text
         if not changed:
             return Restored()
         text = announcement({}, changed)

@@ -270,11 +270,11 @@ def _audited(
         unchecked = list(statements)
     boundary = compaction.boundary
     total = score.total
-    left_facts = [
-        LeftFact(probe.kind, probe.text, probe.record, state == "reachable", found_by_question(probe))
-        for probe, state in score.states
-        if state != "in_context"
-    ]
+    left_facts: list[LeftFact] = []
+    for probe, state in score.states:
+        if state != "in_context":
+            asked = found_by_question(probe)
+            left_facts.append(LeftFact(probe.kind, probe.text, probe.record, state == "reachable", asked))
     return AuditedCompaction(
         **structs.asdict(total),
         reachable_by_question=sum(fact.found_by_question for fact in left_facts),

@@ -270,15 +270,11 @@ def cut_points(session: Session) -> list[dict[str, str]]:
 
     def shortest(uuid: str) -> str:
         """The shortest prefix that no other id has."""
-        sizes = range(SHOWN_OF_ID, len(uuid))
-        return next(
-            (
-                uuid[:size]
-                for size in sizes
-                if sum(another_id.startswith(uuid[:size]) for another_id in ids) == 1
-            ),
-            uuid,
-        )
+        for size in range(SHOWN_OF_ID, len(uuid)):
+            prefix = uuid[:size]
+            if sum(another_id.startswith(prefix) for another_id in ids) == 1:
+                return prefix
+        return uuid
 
     texts = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
     points = ((uuid, text) for uuid, text in texts if text and view.begins_round(uuid))

@@ -7,7 +7,6 @@ several files, because a session was resumed or forked, are counted in the file 
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import threading
@@ -24,6 +23,7 @@ from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile.books import Scope, call_hash
 from sevenfold.archive.profile.figures import DayUsage, SessionProfile
 from sevenfold.archive.profile.files import profile_file
+from sevenfold.archive.thinning import thinned
 from sevenfold.errors import UserError
 from sevenfold.record.decoding import NOT_JSON
 from sevenfold.stores.files import private_folder, write_whole
@@ -91,14 +91,6 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
             sparks=thinned(sizes, SPARKS),
             days=session.usage_by_day,
         )
-
-
-def thinned(sizes: Sequence[int], limit: int) -> list[int]:
-    """At most so many of the sizes, each the largest of its neighbours."""
-    if len(sizes) <= limit:
-        return list(sizes)
-    edges = [round(edge * len(sizes) / limit) for edge in range(limit + 1)]
-    return [max(sizes[start:end]) for start, end in itertools.pairwise(edges)]
 
 
 class SummarisedState(Struct, frozen=True):

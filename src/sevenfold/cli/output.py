@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -15,6 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.archive.thinning import thinned
 from sevenfold.cli.text import printable
 
 if TYPE_CHECKING:
@@ -142,22 +142,14 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _PARTS = " ▏▎▍▌▋▊▉█"
 
 
-def buckets(values: Sequence[int], width: int) -> list[int]:
-    """Reduce the values to at most ``width`` columns; each column has the largest of its values."""
-    if len(values) <= width:
-        return list(values)
-    edges = [round(column * len(values) / width) for column in range(width + 1)]
-    return [max(values[low:high]) for low, high in pairwise(edges)]
-
-
 def column_of(index: int, length: int, width: int) -> int:
-    """The column in which `buckets` puts the value at an index."""
+    """The column in which `thinned` puts the value at an index."""
     return index if length <= width else min(width - 1, int(index * width / length))
 
 
 def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
     """The rows of an area chart, the top row first."""
-    columns = buckets(values, width)
+    columns = thinned(values, width)
     top = max(columns, default=0) or 1
     levels = [max(1, round(value / top * height * 8)) if value else 0 for value in columns]
     rows = reversed(range(height))

@@ -10,7 +10,6 @@ import argparse
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from sevenfold.archive.profile import cache, figures, files
 from sevenfold.archive.profile.advice import advice, advice_in_total
 from sevenfold.archive.profile.books import seconds
 from sevenfold.archive.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+from sevenfold.archive.thinning import thinned
 from sevenfold.cli import text, transcripts
 from sevenfold.cli.text import category, cause, count, money, plural, wording
 from sevenfold.errors import InputError, UserError
@@ -274,8 +274,4 @@ def page(profile: ProfileReport) -> str:
 def _thin(points: list[Point], limit: int) -> list[Point]:
     """The main conversation's points; if there are more than ``limit``, the largest of each stretch."""
     main = [point for point in points if not point.lane]
-    if len(main) <= limit:
-        return main
-    edges = [round(number * len(main) / limit) for number in range(limit + 1)]
-    stretches = [main[low:high] for low, high in pairwise(edges)]
-    return [max(stretch, key=lambda point: point.tokens) for stretch in stretches]
+    return thinned(main, limit, key=lambda point: point.tokens)

@@ -56,13 +56,10 @@ def run(options: argparse.Namespace) -> int:
             done += size
             step(done)
     if options.json:
+        concerned = {path: secrets for path, secrets in findings.items() if secrets}
         print_json(
             {
-                "files": [
-                    {"file": str(path), "findings": secrets}
-                    for path, secrets in findings.items()
-                    if secrets
-                ],
+                "files": [{"file": str(path), "findings": secrets} for path, secrets in concerned.items()],
                 "scanned": len(findings),
                 "secrets": len(_distinct(findings)),
                 "errors": [{"file": str(path), "error": error} for path, error in errors.items()],
@@ -127,12 +124,9 @@ def _print(findings: dict[Path, list[dict[str, Any]]]) -> None:
         f"{plural(len(distinct), 'secret')} in {concerned:,} of {files}. Anything in a transcript has been sent to a "
         "provider: replace the secret.\n"
     )
-    own_findings = {
-        path: secrets
-        for path, secrets in findings.items()
-        if path.absolute().is_relative_to(user_home().root)
-    }
-    if own_secrets := _distinct(own_findings):
+    root = user_home().root
+    own_files = [path for path in findings if path.absolute().is_relative_to(root)]
+    if own_secrets := _distinct({path: findings[path] for path in own_files}):
         write(
             f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(own_secrets)}\n"
         )

@@ -325,11 +325,8 @@ def _precedes(frame: Frame) -> tuple[object, ...]:
 
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     """Decisions that can be undone, or those already ``undone``, by id and in order; without their own epochs."""
-    candidates = [
-        decision
-        for decision in view.decisions()
-        if isinstance(decision, Undoable) and _is_decision(decision)
-    ]
+    undoable = (decision for decision in view.decisions() if isinstance(decision, Undoable))
+    candidates = [*filter(_is_decision, undoable)]
     partners = {*chain.from_iterable(_partner(view, decision) for decision in candidates)}
     names = {
         id_of(decision): decision for decision in candidates if (id_of(decision) in view.undone) is undone
@@ -339,11 +336,8 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
 
 def _undone_ids(view: View) -> Iterator[str]:
     """The ids of decisions that are undone at present, newest first."""
-    order = [
-        decision.decision
-        for decision in view.decisions()
-        if isinstance(decision, Undone) and not decision.redo
-    ]
+    undoings = (decision for decision in view.decisions() if isinstance(decision, Undone))
+    order = [undoing.decision for undoing in undoings if not undoing.redo]
     return (name for name in reversed(order) if name in view.undone)
 
 

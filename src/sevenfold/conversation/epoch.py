@@ -386,12 +386,9 @@ def _without_opaque_summary(c: Conversation) -> bool:
     view = c.transcript.view
     summaries = chain.from_iterable(item.shown for item in view.items if item.said.summary)
     shown = {block.raw for block in summaries}
-    signed = (
-        decision
-        for decision in view.decisions()
-        if isinstance(decision, Signed) and decision.id not in view.undone
-    )
-    decision = next((decision for decision in signed if bytes(decision.block) in shown), None)
+    signed = (decision for decision in view.decisions() if isinstance(decision, Signed))
+    in_force = (decision for decision in signed if decision.id not in view.undone)
+    decision = next((decision for decision in in_force if bytes(decision.block) in shown), None)
     if decision is None or not blocks.is_encrypted_summary(blocks.read(bytes(decision.block))):
         return False
     c.announce("the provider refused its summary")

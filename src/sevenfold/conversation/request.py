@@ -136,11 +136,9 @@ class Completion(Struct, frozen=True):
 def completed(outcome: Outcome) -> Completion:
     """Extract the text, tool calls, stop reason and cost from an outcome."""
     answer = outcome.reply.answer
-    calls = tuple(
-        ToolCall(body.id, body.name, read_fields(body.input))
-        for block in answer.blocks
-        if isinstance(body := block.body(), ToolUse)
-    )
+    bodies = (block.body() for block in answer.blocks)
+    tool_uses = (body for body in bodies if isinstance(body, ToolUse))
+    calls = tuple(ToolCall(use.id, use.name, read_fields(use.input)) for use in tool_uses)
     return Completion(blocks.text_of(answer.blocks), calls, answer.stop_reason or "", outcome.cost, outcome)
 
 

@@ -96,15 +96,14 @@ class PinsSlot:
     def restore(self, moment: Moment) -> Restored:
         """Each pinned record that is not among the kept messages."""
         visible = {item.said.uuid for item in moment.kept}
-        texts = [
-            (item.said.uuid, text)
-            for item in self._pinned()
-            if item.said.uuid not in visible and (text := pinned_text(item))
-        ]
-        attachments = tuple(
-            Attachment("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts
-        )
-        return Restored(attachments, sum(moment.count(text) for _, text in texts))
+        attachments: list[Attachment] = []
+        tokens = 0
+        for item in self._pinned():
+            uuid = item.said.uuid
+            if uuid not in visible and (text := pinned_text(item)):
+                attachments.append(Attachment("pinned", (blocks.text(text),), {"record": uuid}))
+                tokens += moment.count(text)
+        return Restored(tuple(attachments), tokens)
 
 
 def pinned_text(item: Item) -> str:

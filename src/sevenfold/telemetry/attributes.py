@@ -73,12 +73,12 @@ def spelled(kind: str) -> str:
 def attributes(event: Event) -> Attributes:
     """Return all non-empty fields of an event except its time, named by the conventions if possible."""
     names = {**ALWAYS, **_NAMES.get(type(event), {})}
-    fields = {field: getattr(event, field) for field in event.__struct_fields__ if field != "at"}
-    converted: Attributes = {
-        names.get(field, f"{SCOPE}.{field}"): value
-        for field, value in fields.items()
-        if value is not None and value not in ("", ()) and (value or field not in _NONE_IF_0)
-    }
+    converted: Attributes = {}
+    for field in event.__struct_fields__:
+        value = getattr(event, field)
+        is_empty = value is None or value in ("", ()) or (not value and field in _NONE_IF_0)
+        if field != "at" and not is_empty:
+            converted[names.get(field, f"{SCOPE}.{field}")] = value
     match event:
         case Sending():
             converted[OPERATION] = CHAT

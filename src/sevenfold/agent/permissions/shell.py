@@ -459,12 +459,10 @@ def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:
 
 def _head(words: tuple[str, ...]) -> int:
     """Return the index of the first word that is neither a reserved word nor an assignment."""
-    ahead = (
-        index
-        for index, word in enumerate(words)
-        if word not in _RESERVED and not _SETS_VARIABLE.match(word)
-    )
-    return next(ahead, len(words))
+    for index, word in enumerate(words):
+        if word not in _RESERVED and not _SETS_VARIABLE.match(word):
+            return index
+    return len(words)
 
 
 def _launches(words: tuple[str, ...]) -> bool:

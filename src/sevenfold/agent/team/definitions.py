@@ -151,12 +151,13 @@ def find_definitions(
         problems,
     )
     by_name: dict[str, AgentDefinition] = {}
-    hidden = tuple(
-        definition
-        for definition in (*definitions, *BUILT_IN)
-        if by_name.setdefault(definition.name, definition) is not definition
-    )
-    return Definitions(dict(sorted(by_name.items())), problems, hidden)
+    hidden: list[AgentDefinition] = []
+    for definition in (*definitions, *BUILT_IN):
+        if definition.name in by_name:
+            hidden.append(definition)
+        else:
+            by_name[definition.name] = definition
+    return Definitions(dict(sorted(by_name.items())), problems, tuple(hidden))
 
 
 class AgentCatalog(Struct, eq=False):

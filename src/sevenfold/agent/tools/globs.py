@@ -80,9 +80,6 @@ def _ends(form: Segments, path_segments: list[str]) -> set[int]:
             fewest = min(lengths, default=len(path_segments)) + (index == len(form) - 1)
             lengths = set(range(fewest, len(path_segments) + 1))
         else:
-            lengths = {
-                length + 1
-                for length in lengths
-                if length < len(path_segments) and segment.match(path_segments[length])
-            }
+            unfinished = [length for length in lengths if length < len(path_segments)]
+            lengths = {length + 1 for length in unfinished if segment.match(path_segments[length])}
     return lengths

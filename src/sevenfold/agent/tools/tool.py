@@ -201,15 +201,11 @@ class Toolbox:
             schemas.append({"type": self._search, "name": search_name(self._search)})
         waiting: list[dict[str, Any]] = []
         for tool in self:
-            schema = {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": deepcopy(dict(tool.schema)),
-            }
+            definition = _definition(tool)
             if tool.name in self._deferred:
-                waiting.append({**schema, "defer_loading": True})
+                waiting.append({**definition, "defer_loading": True})
             elif tool.name not in self._unlisted:
-                schemas.append(schema)
+                schemas.append(definition)
         return [*schemas, *waiting]
 
     def kinds(self) -> dict[str, str]:
@@ -305,6 +301,12 @@ class Toolbox:
 def search_name(search: str) -> str:
     """The name of the provider's own search, which is its type without the date."""
     return search.rpartition("_")[0]
+
+
+def _definition(tool: Tool) -> dict[str, Any]:
+    # A copy of the schema, so that no caller changes what the next request sends.
+    schema = deepcopy(dict(tool.schema))
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 def together(own_tools: Sequence[Tool], server_tools: Iterable[Tool]) -> Toolbox:

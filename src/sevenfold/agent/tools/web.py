@@ -304,11 +304,8 @@ def page_text(html: str) -> tuple[str, str]:
         raise Refused("Pages need turbohtml: install the extra, pip install 'sevenfold[agent]'.") from None
     page = turbohtml.parse(html, positions=False)
     style = turbohtml.Markdown
-    hidden = [
-        element
-        for element in page.select("[hidden], [style]")
-        if _is_hidden(element.attrs) and element.text.strip()
-    ]
+    styled = page.select("[hidden], [style]")
+    hidden = [element for element in styled if _is_hidden(element.attrs) and element.text.strip()]
     for element in hidden:
         element.decompose()
     title = page.find("title")

@@ -328,9 +328,6 @@ def current_step(content: ContentByAuthor) -> Iterator[Probe]:
 
 def _main_argument(call: Call) -> str:
     arguments = (call.given.get(name) for name in _RUN)
-    lines = (
-        value.strip().splitlines()[0].strip()
-        for value in arguments
-        if isinstance(value, str) and value.strip()
-    )
-    return next(lines, "")[:LONGEST_LINE].strip()
+    texts = (value.strip() for value in arguments if isinstance(value, str))
+    first_lines = (text.splitlines()[0].strip() for text in texts if text)
+    return next(first_lines, "")[:LONGEST_LINE].strip()

@@ -186,12 +186,10 @@ def _rewrites(
     if not transcript.exists():
         return []
     points = {path: BranchPoint.read(path)[0] for path in session.branch_files()}
-    branches = [
-        (path, Rewrite(path, leaks, stamper, session))
-        for path in sorted(points, key=lambda path: points[path].depth(session), reverse=True)
-        # A branch that does not fit was already rewritten by an interrupted purge.
-        if path in affected.places or points[path].fits(session)
-    ]
+    deepest_first = sorted(points, key=lambda path: points[path].depth(session), reverse=True)
+    # A branch that does not fit was already rewritten by an interrupted purge.
+    due = [path for path in deepest_first if path in affected.places or points[path].fits(session)]
+    branches = [(path, Rewrite(path, leaks, stamper, session)) for path in due]
     return [*branches, (transcript, Rewrite(transcript, leaks, stamper))]
 
 

@@ -153,13 +153,13 @@ class ClaudeCode:
         """Put large results into files, the largest first if together they are too large; what was read stays."""
         newest = conversation.rounds[-1]
         names = conversation.tool_names()
-        sizes = {
-            index: len(content)
-            for index, block in enumerate(newest.incoming)
-            if block["type"] == "tool_result"
-            and KINDS.get(names.get(block["tool_use_id"], "")) != "read"
-            and isinstance(content := block.get("content"), str)
-        }
+        sizes: dict[int, int] = {}
+        for index, block in enumerate(newest.incoming):
+            content = block.get("content")
+            if block["type"] != "tool_result" or not isinstance(content, str):
+                continue
+            if KINDS.get(names.get(block["tool_use_id"], "")) != "read":
+                sizes[index] = len(content)
         total = sum(sizes.values())
         for index, size in sorted(sizes.items(), key=lambda entry: -entry[1]):
             if size > self.result_characters or total > self.round_characters:
@@ -169,11 +169,10 @@ class ClaudeCode:
 
     def _look(self, conversation: PlainConversation) -> None:
         """Note the files that were read and the tasks that are open."""
-        results = {
-            block["tool_use_id"]: block.get("content")
-            for block in conversation.rounds[-1].incoming
-            if block["type"] == "tool_result" and not block.get("is_error")
-        }
+        results: dict[str, Any] = {}
+        for block in conversation.rounds[-1].incoming:
+            if block["type"] == "tool_result" and not block.get("is_error"):
+                results[block["tool_use_id"]] = block.get("content")
         answer_before = conversation.rounds[-2].answer if len(conversation.rounds) > 1 else []
         for block in answer_before:
             if block["type"] != "tool_use" or not isinstance(block["input"], dict):
@@ -194,11 +193,8 @@ class ClaudeCode:
             shown = text[: len(text) * limit // tokens] if tokens > limit else text
             restored.append(_text(f"Read before the summary: {path}\n{shown}"))
         if self._tasks:
-            lines = [
-                f"[{task.get('status')}] {task.get('content')}"
-                for task in self._tasks
-                if isinstance(task, dict)
-            ]
+            tasks = [task for task in self._tasks if isinstance(task, dict)]
+            lines = [f"[{task.get('status')}] {task.get('content')}" for task in tasks]
             restored.append(_text("The list of tasks:\n" + "\n".join(lines)))
         return restored
 

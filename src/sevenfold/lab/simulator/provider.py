@@ -289,12 +289,11 @@ def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
     names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
     if not anthropic:
         return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
-    served = [(name, sim.profile(name)) for name in names]
-    listed = [
-        _anthropic_model(sim, name, profile)
-        for name, profile in served
-        if profile and MESSAGES.serves(profile)
-    ]
+    listed: list[dict[str, Any]] = []
+    for name in names:
+        profile = sim.profile(name)
+        if profile is not None and MESSAGES.serves(profile):
+            listed.append(_anthropic_model(sim, name, profile))
     return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
 
 

@@ -319,11 +319,9 @@ def _said_by_user(sim: Simulator, conversation: str | list[Json]) -> list[Json]:
     """The user's messages as sent, with ids."""
     if isinstance(conversation, str):
         conversation = [{"role": "user", "content": [{"type": "input_text", "text": conversation}]}]
-    return [
-        {"id": sim.new_id("msg_"), "type": "message", "status": "completed", **item}
-        for item in conversation
-        if item.get("type", "message") == "message" and item.get("role") == "user"
-    ]
+    from_user = [item for item in conversation if _kind(item) == "message" and item.get("role") == "user"]
+    fields = {"type": "message", "status": "completed"}
+    return [{"id": sim.new_id("msg_"), **fields, **item} for item in from_user]
 
 
 def events(response: Json, _: Json, size: int) -> Iterator[bytes]:
