@@ -17,6 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -69,14 +70,14 @@ class ToolCatalog:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = {tool.name: tool for tool in tools}
         self._words = {tool.name: _weights(tool) for tool in tools}
-        self._spread = Counter(word for words in self._words.values() for word in words)
+        self._spread = Counter(chain.from_iterable(self._words.values()))
 
     def find(self, query: str, limit: int) -> list[Tool]:
         """The tools that fit best, best first; one that is named exactly comes alone."""
         if query.strip() in self.tools:
             return [self.tools[query.strip()]]
         wanted = set(_words_of(query))
-        scores = {name: self._score(words, wanted) for name, words in self._words.items()}
+        scores = {name: self._score(weights, wanted) for name, weights in self._words.items()}
         best = sorted((name for name in scores if scores[name] > 0), key=lambda name: (-scores[name], name))
         return [self.tools[name] for name in best[:limit]]
 
@@ -84,10 +85,10 @@ class ToolCatalog:
         """How many tools each server has."""
         return Counter(name.removeprefix(PREFIX).partition("__")[0] for name in self.tools)
 
-    def _score(self, words: Mapping[str, float], wanted: set[str]) -> float:
+    def _score(self, weights: Mapping[str, float], wanted: set[str]) -> float:
         count = len(self.tools)
         return sum(
-            words[word] * math.log(1 + count / self._spread[word]) for word in wanted if word in words
+            weights[word] * math.log(1 + count / self._spread[word]) for word in wanted if word in weights
         )
 
 
@@ -109,10 +110,12 @@ class McpSearchTool(StandardTool[SearchInput]):
             return failed(
                 f"No tool fits {arguments.query!r}. Try other words; there are tools of: {servers}."
             )
-        parts = [_shown(tool) for tool in tools[: arguments.limit]]
+        shown_tools = [_shown(tool) for tool in tools[: arguments.limit]]
         if further := [tool.name for tool in tools[arguments.limit :]]:
-            parts.append(f"These fit too; search for an exact name to see its schema: {', '.join(further)}")
-        return ToolOutput("\n\n".join(parts))
+            shown_tools.append(
+                f"These fit too; search for an exact name to see its schema: {', '.join(further)}"
+            )
+        return ToolOutput("\n\n".join(shown_tools))
 
 
 class McpCallTool(StandardTool[CallInput]):
@@ -124,11 +127,11 @@ class McpCallTool(StandardTool[CallInput]):
 
     def target(self, call: ToolCall) -> ToolCall:
         """The call that is meant; the same call if it names no tool of a server."""
-        given = call.input
-        if not isinstance(given, Mapping) or given.get("tool") not in self.catalog.tools:
+        call_input = call.input
+        if not isinstance(call_input, Mapping) or call_input.get("tool") not in self.catalog.tools:
             return call
-        arguments = given.get("arguments", {})
-        return ToolCall(call.id, given["tool"], arguments)
+        arguments = call_input.get("arguments", {})
+        return ToolCall(call.id, call_input["tool"], arguments)
 
     def act(self, arguments: CallInput, context: Context) -> ToolOutput:
         """Say that there is no such tool, because every other call has been redirected."""
@@ -147,24 +150,27 @@ class Deferral(Struct, frozen=True):
 
 
 def toolbox(
-    own: Sequence[Tool], servers: Sequence[Tool], deferral: Deferral, sent: Collection[str] | None = None
+    own_tools: Sequence[Tool],
+    servers: Sequence[Tool],
+    deferral: Deferral,
+    sent: Collection[str] | None = None,
 ) -> Toolbox:
     """The tools of an agent: those of servers behind a search if they would take too many tokens.
 
     ``sent`` are the tools that the provider already has to find, once the conversation has begun; None before.
     """
     if sum(map(_tokens, servers)) <= deferral.tokens:
-        return together(own, servers)
-    own_names = {tool.name for tool in own}
-    others = [tool for tool in servers if tool.name not in own_names]
-    by_provider = [tool for tool in others if deferral.search and (sent is None or tool.name in sent)]
+        return together(own_tools, servers)
+    own_names = {tool.name for tool in own_tools}
+    listed_tools = [tool for tool in servers if tool.name not in own_names]
+    by_provider = [tool for tool in listed_tools if deferral.search and (sent is None or tool.name in sent)]
     search = deferral.search if by_provider else ""
     provider_names = {tool.name for tool in by_provider}
-    ours = [tool for tool in others if tool.name not in provider_names]
+    ours = [tool for tool in listed_tools if tool.name not in provider_names]
     if not ours:
-        return Toolbox(own, deferred=by_provider, search=search)
+        return Toolbox(own_tools, deferred=by_provider, search=search)
     catalog = ToolCatalog(ours)
-    listed = [*own, McpSearchTool(catalog), McpCallTool(catalog)]
+    listed = [*own_tools, McpSearchTool(catalog), McpCallTool(catalog)]
     return Toolbox(listed, unlisted=ours, deferred=by_provider, search=search)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -152,9 +153,11 @@ class McpServers:
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
             listed = {state.name: self._listing(state) for state in states}
-            self._left_out = [f"{name}: {why}" for name, made in listed.items() for why in made.problems]
+            self._left_out = [
+                f"{name}: {why}" for name, listing in listed.items() for why in listing.problems
+            ]
             self.taken = Snapshot(
-                tuple(tool for made in listed.values() for tool in made.tools),
+                tuple(chain.from_iterable(listing.tools for listing in listed.values())),
                 {state.name: state.instructions for state in states if state.instructions.strip()},
                 revisions,
             )
@@ -258,15 +261,21 @@ class McpUpdater(Struct, eq=False):
 
     def __call__(self) -> None:
         """Announce what has changed since the last call."""
-        now = self.servers.take()
-        before = self.seen
-        if now == before:
+        current = self.servers.take()
+        previous = self.seen
+        if current == previous:
             return
-        self.seen = now
+        self.seen = current
         with self.conversation.lock:
-            self._retool(toolbox(self.own, now.tools, self.deferral, self._sent()))
-            known = before.instructions.items()
-            self._instruct(dict(one for one in now.instructions.items() if one not in known))
+            self._retool(toolbox(self.own, current.tools, self.deferral, self._sent()))
+            announced = previous.instructions.items()
+            self._instruct(
+                dict(
+                    instruction
+                    for instruction in current.instructions.items()
+                    if instruction not in announced
+                )
+            )
 
     def _sent(self) -> set[str] | None:
         """The tools that the provider has to find; None if nothing was sent yet, so that all can be."""
@@ -289,8 +298,8 @@ class McpUpdater(Struct, eq=False):
         conversation = self.conversation
         if self.prompt is not None and not len(conversation.transcript.view):
             conversation.want(conversation.epoch.wanted.with_system(self.prompt()))
-        elif words := McpInstructions.of(news):
-            conversation.note(words.render())
+        elif announcement := McpInstructions.of(news):
+            conversation.note(announcement.render())
         self.announced.update(news)
 
     def slot(self) -> AnnouncedSlot:

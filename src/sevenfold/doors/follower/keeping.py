@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from threading import RLock
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.conversation import edits
 from sevenfold.conversation.background import Threads
