@@ -153,9 +153,10 @@ class McpServers:
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
             listed = {state.name: self._listing(state) for state in states}
-            self._left_out = [
-                f"{name}: {why}" for name, listing in listed.items() for why in listing.problems
-            ]
+            left_out = []
+            for name, listing in listed.items():
+                left_out += [f"{name}: {problem}" for problem in listing.problems]
+            self._left_out = left_out
             self.taken = Snapshot(
                 tuple(chain.from_iterable(listing.tools for listing in listed.values())),
                 {state.name: state.instructions for state in states if state.instructions.strip()},
@@ -269,13 +270,8 @@ class McpUpdater(Struct, eq=False):
         with self.conversation.lock:
             self._retool(toolbox(self.own, current.tools, self.deferral, self._sent()))
             announced = previous.instructions.items()
-            self._instruct(
-                dict(
-                    instruction
-                    for instruction in current.instructions.items()
-                    if instruction not in announced
-                )
-            )
+            instructions = current.instructions.items()
+            self._instruct({name: text for name, text in instructions if (name, text) not in announced})
 
     def _sent(self) -> set[str] | None:
         """The tools that the provider has to find; None if nothing was sent yet, so that all can be."""
