@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -312,8 +311,10 @@ def must_have_news(view: View) -> None:
 
 def still_waiting(pending: Sequence[str], sent: Sequence[Message]) -> list[str]:
     """The pending calls, except those that the messages being sent report as interrupted."""
-    repairs = chain.from_iterable(message.repairs for message in sent[-2:])
-    answered = {repair.subject for repair in repairs}
+    answered = set()
+    for message in sent[-2:]:
+        for repair in message.repairs:
+            answered.add(repair.subject)
     return [call for call in pending if call not in answered] if answered else list(pending)
 
 
