@@ -48,6 +48,30 @@ def test_a_programs_summary_and_what_it_restored_give_way_to_ours_and_its_instru
     assert first == [RULES.format("Tuesday")]
 
 
+@pytest.mark.spec("S40.9")
+def test_instructions_that_a_program_sends_behind_an_answer_it_kept_stay_too() -> None:
+    failures: list[Exception] = []
+    follower = following(failures)
+    headers = {"x-sevenfold-session": "work"}
+    messages = [parts(RULES.format("Monday"), "Please look after the harbour.")]
+    sent = b""
+    for turn in range(40):
+        if turn == 2:
+            kept = messages[-2]
+            messages = [parts(SUMMARY), kept, parts(RULES.format("Tuesday"), RESTORED, "Go on.")]
+        followed, sent = prepared(follower, messages, headers)
+        answer = [{"type": "text", "text": f"Day {turn} was calm. {FILLER}"}]
+        answered(follower, followed, sent, f"msg_{turn}", answer)
+        messages += [{"role": "assistant", "content": answer}, parts(f"And day {turn + 1}? {FILLER}")]
+    follower.close()
+    shown = sent.decode()
+    assert failures == []
+    assert len(json.loads(sent)["messages"]) < len(messages)
+    assert json.dumps(RULES.format("Tuesday")) in shown
+    assert "pier.txt was read before" not in shown
+    assert "Go on." in shown
+
+
 @pytest.mark.spec("S40.8")
 def test_rounds_that_a_program_dropped_below_our_summary_are_its_compaction_as_soon_as_it_goes_back() -> (
     None

@@ -69,8 +69,9 @@ def _changes(
             continue
         if record in hidden:
             item = hidden[record]
-            is_first = message < first_answer and _is_programs(block, item)
-            if not is_first or not program_view.stays(block.block, item):
+            # Behind a compaction of its own, a program may send its instructions behind an answer that it kept.
+            is_first = message < first_answer or record in program_view.restored
+            if not is_first or not _is_programs(block, item) or not program_view.stays(block.block, item):
                 changes[message, part] = NotSent()
             continue
         shown = view.item(record)
