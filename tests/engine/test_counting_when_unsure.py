@@ -199,3 +199,25 @@ def test_a_count_does_not_hold_for_what_was_said_while_the_provider_counted() ->
 def test_a_client_that_cannot_count_says_nothing() -> None:
     assert count_with(sevenfold.OfflineClient(sevenfold.Script([])), Call(b"{}")) is None
     assert count_with(None, Call(b"{}")) is None
+
+
+@pytest.mark.parametrize(("rounds", "lines", "named"), [(1, 3_300, False), (9, 2_700, True)])
+def test_a_compaction_is_named_as_a_way_on_only_where_it_can_make_enough_room(
+    rounds: int, lines: int, named: bool
+) -> None:
+    call = {"type": "tool_use", "name": "Read", "id": "toolu_1", "input": {}}
+    client = sevenfold.OfflineClient(sevenfold.Script([*["Yes."] * rounds, [call]]))
+    settings = {**ALONE, "context_window": 30_000, "auto_compact": False}
+    opened = sevenfold.Session.in_memory(
+        model="claude-sonnet-5-5", client=client, tools=[TOOL], settings=settings
+    )
+    with opened as session:
+        for _ in range(rounds):
+            session.user(prose(2_500))
+            session.complete()
+        session.user("Please read it.")
+        session.complete()
+        session.tool_results({"toolu_1": "port = 8443\n" * lines})
+        with pytest.raises(ContextFull) as refused:
+            session.complete()
+    assert ("compact the conversation" in str(refused.value)) is named

@@ -211,11 +211,16 @@ def explain(c: Conversation, check: Check) -> str:
     filled = parts(c, check.budget)
     limits = c.limits
     limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or c.window.blocking
-    return too_full(check, c.window, filled, limit=limit, steps=ways_on(c, filled, check.budget))
+    size = check.size
+    used = {"bytes": size.wire, "images": size.images}.get(check.budget, size.high)
+    remedies = ways_on(c, filled, check.budget, excess=used - limit)
+    return too_full(check, c.window, filled, limit=limit, steps=remedies)
 
 
-def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[str, ...]:
-    """The remedies a user has now for a conversation of this composition."""
+def ways_on(
+    c: Conversation, filled: Parts, budget: Budget = "tokens", *, excess: int = 0
+) -> tuple[str, ...]:
+    """The remedies a user has now for a conversation of this composition, which is too large by ``excess``."""
     view = c.transcript.view
     settings = c.settings
     shown = (item for item in view.items if item.shown and not item.hidden_by)
@@ -225,12 +230,14 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
     # just now and was not enough, another one would not help.
     older = rounds - (1 if answers and answers[-1].said.calls else 0)
     compacted = (view.boundary or "") != c.boundary_at_last_answer
+    # Both remove what precedes the newest messages. If all of that is less than what is too much, neither helps.
+    enough = filled.rest > excess
     return steps(
         filled,
         budget,
         clears=settings.size_clearing,
-        compacts=settings.compaction and older > 0 and not compacted,
-        snips=settings.snip and rounds > 1,
+        compacts=settings.compaction and older > 0 and not compacted and enough,
+        snips=settings.snip and rounds > 1 and enough,
     )
 
 
