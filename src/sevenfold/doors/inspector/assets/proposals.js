@@ -25,14 +25,15 @@ export function proposalsCard(session) {
       // The page says elsewhere that its server is gone.
     }
   };
-  const clock = session.own ? setInterval(look, LOOK_MS) : 0;
-  if (session.own) look();
+  // A session that a gateway records holds another program's messages, but the file is our own.
+  const clock = session.readOnly === "" ? setInterval(look, LOOK_MS) : 0;
+  if (clock) look();
   return { card: box, stop: () => clearInterval(clock) };
 }
 
 function proposalLine(session, proposal) {
   const path = (verb) => `/api/s/${session.key}/${verb}`;
-  return h("div", { class: "entry" }, h("span", { class: "pill" }, proposal.layer), h("div", null, h("p", null, proposal.text),
+  return h("div", null, h("p", null, h("span", { class: "pill" }, proposal.layer), " ", proposal.text),
     h("p", null, orderButton("Agree", "It happens with the program's next request, and can be undone.", path("agree"), { target: proposal.id }), " ",
-      orderButton("Decline", "It is proposed again when the conversation has grown.", path("decline"), { target: proposal.id }))));
+      orderButton("Decline", "It is proposed again when the conversation has grown.", path("decline"), { target: proposal.id })));
 }
