@@ -669,6 +669,7 @@ def test_the_agents_that_are_defined_are_listed_and_those_at_work(talk):
     assert len(shown.splitlines()) == 3
     assert "No agent is at work." in shown
     assert "error:" in talk("/agents kill nothing")
+    assert "no agent called 'nothing' is at work" in talk("/agents nothing")
 
 
 @pytest.mark.spec("S37.4")

@@ -106,7 +106,7 @@ class TaskRegistry:
                 return listed
         ids = ", ".join(listed.id for listed in self)
         raise InputError(
-            f"there is no task {task!r}" + (f"; there are: {ids}" if ids else " nor any other")
+            f"there is no task {task!r}" + (f"; there are: {ids}" if ids else "; none has been started")
         )
 
     def find(self, wanted: str) -> Task:

@@ -136,7 +136,7 @@ def test_sending_to_a_name_that_no_agent_has_is_an_error_with_what_was_probably_
 def test_an_agent_that_is_alone_gets_told_so(world):
     world.people["agent-1"].known = ()
     for to in ("*", "writer"):
-        with pytest.raises(InputError, match=r"no other|nor any other"):
+        with pytest.raises(InputError, match=r"no other|none has been started"):
             world.send("agent-1", to)
 
 

@@ -119,7 +119,7 @@ def test_work_that_takes_too_long_is_given_up(clock):
 
 def test_a_task_that_does_not_exist_is_an_error_that_names_those_that_do(clock):
     tasks = TaskRegistry(clock)
-    with pytest.raises(InputError, match="there is no task 'notes-1' nor any other"):
+    with pytest.raises(InputError, match="there is no task 'notes-1'; none has been started"):
         tasks.kill("notes-1")
     tasks.run(asking(), lambda came: None, "notes", Later())
     with pytest.raises(InputError, match="there are: notes-1"):

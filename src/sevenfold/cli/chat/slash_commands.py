@@ -357,6 +357,10 @@ def _look_or_kill(chat: Chat, rest: str, command: str) -> bool:
         return True
     if rest in ("", "list"):
         return False
+    if command == "/agents" and not any(task.kind == "agent" for task in chat.agent.session.tasks):
+        raise InputError(
+            f"no agent called {rest!r} is at work, nor any other; /agents alone lists those defined here"
+        )
     task = chat.agent.session.tasks.find(rest)
     chat.screen.show(Text(clean(task_line(task, time.time())), style="bold"))
     chat.screen.show(Text(_tail(task), overflow="fold"))
