@@ -1,7 +1,7 @@
 """Sessions in PostgreSQL under fire: workers are killed and frozen, and then the tables are compared with a bill.
 
     python bench/fire.py [--sessions N] [--questions N] [--workers N] [--kills N] [--freezes N] [--unfenced] [--seed N]
-                         [--broker] [--broker-kills N]
+                         [--broker] [--broker-kills N] [--relaxed]
 
 A judge hands out questions, one after the other for each session. Workers open the session, put the question, call a
 tool, record the answer and acknowledge it. The judge plays the provider over HTTP, too, and keeps the bill: every
@@ -14,6 +14,8 @@ given to other workers, which wait until its lease has expired. It wakes when th
 
 With `--broker`, the workers' calls go through `sevenfold gateway --broker`, in a process of its own that is not killed:
 then no call may be paid for twice. With `--broker-kills`, that process is killed, too, and another one takes its port.
+
+With `--relaxed`, appends do not wait for the disk, and the records of requests not for answers (``forced=no``).
 
 `--unfenced` takes the fencing number out of the statements: a writer then trusts its lease. That run has to fail.
 """
@@ -563,6 +565,7 @@ def run(
     kills: int = 30,
     freezes: int = 30,
     unfenced: bool = False,
+    relaxed: bool = False,
     seed: int = 1,
     surprises: float = 0.5,
     broker: bool = False,
@@ -576,7 +579,8 @@ def run(
 
         migrate(server.url(OWNER))
         server.grant()
-        url = server.url(APP, tenant="fire", lease=str(LEASE))
+        forced = "no" if relaxed else "yes"
+        url = server.url(APP, tenant="fire", lease=str(LEASE), forced=forced)
         names = (f"w{number}" for number in count())
         command = [
             sys.executable,
@@ -704,7 +708,7 @@ def main() -> int:
     }.items():
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--broker-kills", type=int, default=0)
-    for name in ("unfenced", "broker"):
+    for name in ("unfenced", "broker", "relaxed"):
         parser.add_argument(f"--{name}", action="store_true")
     for name in ("worker", "judge", "url", "broker-url"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)

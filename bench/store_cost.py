@@ -2,9 +2,9 @@
 
     python bench/store_cost.py [--sessions N] [--turns N] [--messages N]      default: 1000000 200 10000
 
-Turns of two calls with a tool, resuming a long session, and appending, first with nearly empty tables and then with N
-sessions of ten lines of 300 bytes in them (loaded with COPY and analysed); listing the newest and erasing 1,000 of
-these; how large it is.
+Turns of two calls with a tool, resuming a long session, and appending with N sessions of ten lines of 300 bytes in the
+tables (loaded with COPY and analysed), beside a second server with none; listing the newest and erasing 1,000 of these;
+how large it is.
 Both stores take turns, so that other load on the machine affects both. The server is on this machine, on a socket.
 JSONL forces to disk where a session wants it to, and PostgreSQL does so with ``forced=no``; both are measured with
 every append forced, too. Medians.
@@ -143,14 +143,18 @@ def resumes(stores: dict[str, Store], number: int, folder: Path) -> dict[str, fl
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def appends(store: Store, name: str) -> list[float]:
-    """The times of single appends, sorted."""
-    log = store.open(name)
-    line = b'{"type":"user","uuid":"%b","message":{"role":"user","content":"%b"}}\n'
+def appends_beside(stores: dict[str, Store], session: str) -> dict[str, list[float]]:
+    """The times of single appends in each store, sorted; they take turns, so that other load affects all of them."""
+    logs = {name: store.open(session) for name, store in stores.items()}
+    times: dict[str, list[float]] = {name: [] for name in stores}
     text = b"x" * (LINE_BYTES - 80)
-    times = [timed(partial(log.append, [line % (b"u%d" % number, text)])) for number in range(APPENDS)]
-    log.close()
-    return sorted(times)
+    for number in range(APPENDS):
+        line = b'{"type":"user","uuid":"u%d","message":{"role":"user","content":"%b"}}\n' % (number, text)
+        for name, log in logs.items():
+            times[name].append(timed(partial(log.append, [line])))
+    for log in logs.values():
+        log.close()
+    return {name: sorted(taken) for name, taken in times.items()}
 
 
 def load(url: str, tenant: int, sessions: int) -> None:
@@ -227,14 +231,19 @@ def measure(*, sessions: int = 1_000_000, turns_: int = 200, messages: int = 10_
         }
         costs = Costs(turn=turns(stores, turns_, folder), resume=resumes(stores, messages, folder))
         relaxed.close()
-        appends(store, "warm")
-        costs.append_empty = appends(store, "before")[APPENDS // 2]
         costs.sessions = sessions
         costs.load_seconds = timed(lambda: load(server.url(OWNER), store._tenant, sessions)) / 1_000
         costs.size_ratio = size_ratio(server.url(OWNER), sessions)
-        appends(store, "warm again")
-        after = appends(store, "after")
-        costs.append_full, costs.append_worst = after[APPENDS // 2], after[-1]
+        with PostgresServer(durable=True, shared_buffers="256MB") as without:
+            migrate(without.url(OWNER))
+            without.grant()
+            empty = PostgresStore.at(without.url(APP, tenant="bench"))
+            beside: dict[str, Store] = {"full": store, "empty": empty}
+            appends_beside(beside, "warm")
+            times = appends_beside(beside, "measured")
+            empty.close()
+        costs.append_empty = times["empty"][APPENDS // 2]
+        costs.append_full, costs.append_worst = times["full"][APPENDS // 2], times["full"][-1]
         costs.listing = statistics.median(
             timed(partial(store.sessions, limit=LISTED)) for _ in range(LISTINGS)
         )
