@@ -1,17 +1,19 @@
 """How much later the first byte of an answer comes through the gateway, and how much memory it takes.
 
-    python -m bench.gateway_overhead
+    python -m bench.gateway_overhead [--mode keep]
 
 A server on this machine answers each request at once with a small stream. The same client, on kept connections, asks
 it directly and through a gateway that records, in turns, so that both see the same load of the machine; between turns
 it pauses for a moment, except in the last row, where each request comes while the one before is being recorded. What is
 measured is the time from the first byte of the request sent to the first byte of the answer received. Bodies are of
 conversations that grow by two messages each time, as those of agents do. The gateway runs in a process of its own, as
-it does for users; its memory is read after each size.
+it does for users; its memory is read after each size. With ``--mode keep`` the last size is 1 MB in about 300 messages,
+which the gateway prepares before it sends them.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import subprocess
@@ -23,6 +25,9 @@ from statistics import median, quantiles
 from time import perf_counter
 
 SIZES = (1_000, 50_000, 200_000, 500_000)
+KEPT_SIZE = 1_000_000
+KEPT_STEP = 3_400
+"""Bytes of a message, so that the size above has about 300 of them."""
 ROUNDS = 150
 SAID = "said"
 """What the server answers, and the next request of a conversation repeats."""
@@ -82,9 +87,8 @@ async def serve() -> tuple[asyncio.Server, int]:
     return server, server.sockets[0].getsockname()[1]
 
 
-def bodies(size: int) -> Iterator[bytes]:
-    """Requests of a conversation that has about this size and grows."""
-    step = 1_000
+def bodies(size: int, step: int = 1_000) -> Iterator[bytes]:
+    """Requests of a conversation that has about this size, in messages of ``step`` bytes, and grows."""
     messages = [
         {"role": ("user", "assistant")[number % 2], "content": f"{number} " + "word " * (step // 5)}
         for number in range(max(1, size // step) | 1)
@@ -117,11 +121,13 @@ async def first_byte(
     return took
 
 
-async def measure(upstream: int, gateway: int, size: int, pause: float) -> tuple[list[float], list[float]]:
+async def measure(
+    upstream: int, gateway: int, size: int, pause: float, step: int = 1_000
+) -> tuple[list[float], list[float]]:
     direct = await asyncio.open_connection("127.0.0.1", upstream)
     passed = await asyncio.open_connection("127.0.0.1", gateway)
     times: tuple[list[float], list[float]] = ([], [])
-    requests = bodies(size)
+    requests = bodies(size, step)
     for number in range(ROUNDS + WARM_UP):
         body = next(requests)
         await asyncio.sleep(pause)
@@ -141,7 +147,7 @@ def memory(process: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1000
 
 
-async def main() -> None:
+async def main(mode: str) -> None:
     server, upstream = await serve()
     with tempfile.TemporaryDirectory() as home:
         command = [
@@ -151,6 +157,8 @@ async def main() -> None:
             "gateway",
             "--upstream",
             f"http://127.0.0.1:{upstream}",
+            "--mode",
+            mode,
         ]
         process = await asyncio.create_subprocess_exec(
             *command, env={"SEVENFOLD_HOME": home, "PATH": ""}, stdout=subprocess.PIPE
@@ -169,10 +177,18 @@ async def main() -> None:
             p95 = quantiles(added, n=20)[-1]
             print(f"{row}  {median(added):>6.2f} ms  {p95:>6.2f} ms  {memory(process.pid):>5.0f} MB")
         print("* without a pause")
+        if mode == "keep":
+            direct, passed = await measure(upstream, gateway, KEPT_SIZE, PAUSE, KEPT_STEP)
+            added = sorted(after - before for before, after in zip(direct, passed, strict=True))
+            print(
+                f"kept, {KEPT_SIZE:,} bytes in about 300 messages: {median(added):.2f} ms added at the median"
+            )
         process.terminate()
         await process.wait()
     server.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    parser = argparse.ArgumentParser(description="How much later the first byte comes through the gateway.")
+    parser.add_argument("--mode", choices=("watch", "keep"), default="watch")
+    asyncio.run(main(parser.parse_args().mode))
