@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.record.known_secrets import KnownSecrets, assignments, secret_values
+from sevenfold.conversation.gate import Gate
+from sevenfold.record.known_secrets import MAX_VALUES, KnownSecrets, parse_dotenv, secret_values
 from sevenfold.record.redact import digest, mask
 from tests.session.talking import reader, world
 
@@ -61,7 +62,7 @@ def test_a_known_secret_is_masked_anywhere_within_base64(before: str, after: str
 
 @pytest.mark.spec("S12.4")
 def test_only_values_that_a_name_calls_secret_and_that_tell_are_known() -> None:
-    variables = assignments(
+    variables = parse_dotenv(
         "# a comment\n"
         "export DB_PASSWORD='h0rse-battery'\n"
         "API_TOKEN = plainword\n"
@@ -73,6 +74,82 @@ def test_only_values_that_a_name_calls_secret_and_that_tell_are_known() -> None:
     )
     assert secret_values(variables) == {"h0rse-battery"}
     assert secret_values({"PWD": "h0rse-battery", "OLDPWD": "h0rse-battery"}) == set()
+
+
+@pytest.mark.spec("S12.4")
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('API_KEY="abc123XYZ" # prod', "abc123XYZ"),
+        ("API_KEY='abc123XYZ'\t# prod\r", "abc123XYZ"),
+        ("API_KEY=abc123XYZ # prod", "abc123XYZ"),
+        ("API_KEY=abc#123XYZ", "abc#123XYZ"),
+        ('API_KEY="abc # 123XYZ"', "abc # 123XYZ"),
+        (r'API_KEY="abc\" # 123XYZ" # prod', r"abc\" # 123XYZ"),
+        ('API_KEY="abc123XYZ', "abc123XYZ"),
+        ("API_KEY= # none yet", ""),
+    ],
+)
+def test_the_value_in_an_env_file_ends_before_its_comment(line: str, value: str) -> None:
+    assert parse_dotenv(f"A=1\n{line}\nB=2\n") == {"A": "1", "API_KEY": value, "B": "2"}
+
+
+@pytest.mark.spec("S12.4")
+@pytest.mark.parametrize("escaped_slashes", [True, False])
+@pytest.mark.parametrize("value", ['p"ss/w\\rd-77', "schlüssel/77\U0001f511"])
+def test_a_known_secret_in_json_is_masked_with_either_spelling_of_a_slash(
+    value: str, escaped_slashes: bool
+) -> None:
+    written = json.dumps({"a": value})
+    written = written.replace("/", "\\/") if escaped_slashes else written
+    assert mask(written, KnownSecrets.of([value])).text.startswith('{"a": "[masked known-secret ')
+
+
+@pytest.mark.spec("S12.4")
+@pytest.mark.parametrize(
+    "value",
+    ["/k3J9xY7/Qm2+z0==", "/run7Bq/Xa91", "$2b$12$R9h/cIPz0gi.URNNX3kh2O", "~9xQ/77aB-c", ".aX9+q2/Lm7"],
+)
+def test_a_key_may_begin_like_a_path_or_a_reference(value: str) -> None:
+    assert secret_values({"API_KEY": value}) == {value}
+
+
+@pytest.mark.spec("S12.4")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/home/me/.ssh/id",
+        "/run/secrets/DB_PASS",
+        "/data/keys/deploy-2",
+        "/Data/My Keys/deploy.pem",
+        "~/.ssh/id_ed25519",
+        "~deploy/.ssh/id",
+        "../keys/Deploy1",
+        ".secrets/Deploy1",
+        "$DB_PASSWORD_2",
+        "$HOME/.ssh/id",
+        "${DB_PASSWORD:-none1}",
+        "$(pass show Db1)",
+        "$password",
+    ],
+)
+def test_paths_and_references_are_no_secrets(value: str) -> None:
+    assert secret_values({"API_KEY": value}) == set()
+
+
+@pytest.mark.spec("S12.5")
+def test_beyond_the_limit_the_simplest_values_are_left_out_and_a_warning_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simple = [f"aabbccdd-{number}" for number in range(20)]
+    random = [f"{number:03}-zYxWvUtSrQpO" for number in range(MAX_VALUES - 5)]
+    gate = Gate(known=[*simple, *random])
+    assert set(random) < set(gate.known.value_by_form)
+    assert gate.known.left_out == 15
+    assert "15 secret values" in caplog.text
+    Gate(known=[*simple, *random])
+    assert caplog.text.count("15 secret values") == 1
+    assert KnownSecrets.of(random).left_out == 0
 
 
 @pytest.mark.spec("S12.4", "S12.2")

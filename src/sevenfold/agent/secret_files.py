@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sevenfold.agent.permissions import shell
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.record.known_secrets import KnownSecrets, assignments
+from sevenfold.record.known_secrets import KnownSecrets, parse_dotenv
 from sevenfold.record.redact import find, mask
 from sevenfold.record.secret_patterns import patterns
 from sevenfold.stores.folder import read_regular
@@ -132,6 +132,6 @@ def _masked(text: str, *, named: bool) -> str:
         return mask(text).text
     # Lines may have numbers before them, as Read shows them.
     unnumbered = _LINE_NUMBER.sub("", text)
-    values = (value for value in assignments(unnumbered).values() if len(value) >= _LEAST_VALUE)
+    values = (value for value in parse_dotenv(unnumbered).values() if len(value) >= _LEAST_VALUE)
     secrets = {value: value for value in values if not _OPEN_WORDS.fullmatch(value)}
     return mask(text, KnownSecrets(secrets)).text

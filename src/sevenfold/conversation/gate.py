@@ -8,7 +8,9 @@ requests, since providers check it; it is masked wherever it is copied to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.events import Masked
 from sevenfold.record import entries, redact
 from sevenfold.record.blocks import Block
-from sevenfold.record.known_secrets import KnownSecrets
+from sevenfold.record.known_secrets import MAX_VALUES, KnownSecrets
 from sevenfold.record.log import Written
 from sevenfold.record.redact import MaskedBlocks, MaskedJson, MaskedStream, Redacted
 from sevenfold.settings import Settings
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from sevenfold.request.frame import Frame
 
 Found = TypeVar("Found", Redacted, MaskedJson, MaskedBlocks)
+_log = logging.getLogger(__name__)
 
 
 class Gate:
@@ -34,6 +37,8 @@ class Gate:
 
     def __init__(self, tell: Callable[[Masked], None] | None = None, known: Iterable[str] = ()) -> None:
         self.known = KnownSecrets.of(known)
+        if self.known.left_out:
+            _warn_of_left_out(self.known.left_out)
         self._tell = tell
 
     @classmethod
@@ -113,3 +118,14 @@ class GatedText:
     def write(self, text: str) -> None:
         """Mask the text, then replace the stored one with it."""
         self._kept.write(self._gate.text(text))
+
+
+@cache
+def _warn_of_left_out(left_out: int) -> None:
+    """Warn once: a process may open many gates with the same values."""
+    _log.warning(
+        "%d secret values from the environment and .env files are not masked: only the %d most random ones are; "
+        "remove variables with secret names that this program does not need",
+        left_out,
+        MAX_VALUES,
+    )

@@ -104,7 +104,7 @@ def find(text: str, secrets: KnownSecrets = NONE_KNOWN) -> list[Finding]:
         findings += [
             bare.finding(finding) for finding in (*_find(bare.text), *_find_known(bare.text, secrets))
         ]
-    if secrets.forms and _BREAK.search(text):
+    if secrets.value_by_form and _BREAK.search(text):
         joined = Uncovered(text, _BREAK, lambda _: "")
         findings += [joined.finding(finding) for finding in _find_known(joined.text, secrets)]
     return _apart(findings)
@@ -112,8 +112,8 @@ def find(text: str, secrets: KnownSecrets = NONE_KNOWN) -> list[Finding]:
 
 def _find_known(text: str, secrets: KnownSecrets) -> list[Finding]:
     findings = []
-    for position, form in occurrences(text, secrets.forms):
-        value = secrets.forms[form]
+    for position, form in occurrences(text, secrets.value_by_form):
+        value = secrets.value_by_form[form]
         findings.append(Finding(KNOWN, digest(value), position, position + len(form)))
     return findings
 

@@ -42,7 +42,7 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
-from sevenfold.record.known_secrets import assignments, secret_values
+from sevenfold.record.known_secrets import parse_dotenv, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame, Lifetimes
@@ -439,7 +439,7 @@ def known_secrets(store: SessionParts, client: object = None) -> set[str]:
     secrets = secret_values(os.environ)
     for name in ENV_FILES:
         with suppress(OSError, UnicodeDecodeError):
-            secrets |= secret_values(assignments((Path(store.cwd) / name).read_text(encoding="utf-8")))
+            secrets |= secret_values(parse_dotenv((Path(store.cwd) / name).read_text(encoding="utf-8")))
     key = getattr(client, "api_key", None)
     return secrets | {key} if isinstance(key, str) else secrets
 
