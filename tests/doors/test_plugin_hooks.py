@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -278,3 +279,33 @@ def test_two_windows_in_one_folder_never_have_each_others_session(tmp_path: Path
     answers = [program.communicate("\n")[0].strip() for program in programs]
     assert answers == ["first", "second"]
     assert window.current() is None
+
+
+@pytest.mark.spec("S23.5")
+@pytest.mark.skipif(shutil.which("ps") is None, reason="ps is not installed")
+def test_a_window_is_the_same_in_another_time_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "_PROC", tmp_path / "as on a Mac")
+    monkeypatch.setattr(os, "getppid", os.getpid)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    window.remember_session("first", tmp_path / "talk.jsonl", tmp_path)
+    monkeypatch.setenv("TZ", "America/Lima")
+    known = window.current()
+    assert known is not None
+    assert known.session == "first"
+
+
+@pytest.mark.spec("S23.5")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc on Linux alone")
+def test_on_linux_a_program_that_vanished_is_not_looked_for_with_ps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = tmp_path / "called"
+    ps = tmp_path / "ps"
+    ps.write_text(f"#!/bin/sh\ntouch {called}\n", encoding="utf-8")
+    ps.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setattr(os, "getppid", lambda: ended.pid)
+    assert window.current() is None
+    assert not called.exists()

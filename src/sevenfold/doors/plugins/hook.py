@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def _session_starts(event: Event) -> str:
     from sevenfold.doors.plugins import window
 
-    window.note(_session(event), _transcript(event), Path(str(event.get("cwd") or "")))
+    window.remember_session(_session(event), _transcript(event), Path(str(event.get("cwd") or "")))
     return ""
 
 
