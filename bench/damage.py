@@ -42,7 +42,7 @@ from sevenfold.lab.simulator.preparation import prepare  # noqa: E402
 from sevenfold.lab.simulator.provider import Simulator  # noqa: E402
 from sevenfold.lab.simulator.schema import check_shape  # noqa: E402
 from sevenfold.layers.compact.offline import summarise, take_notes  # noqa: E402
-from sevenfold.memory.entry import write_entry  # noqa: E402
+from sevenfold.memory.entry import new_entry  # noqa: E402
 from sevenfold.ports import AgentMessage, Call, Reply, Watcher  # noqa: E402
 from sevenfold.providers.offline import OfflineClient, Script  # noqa: E402
 from sevenfold.stores.jsonl.store import JsonlStore  # noqa: E402
@@ -167,7 +167,7 @@ class Place:
         assert memory is not None
         for number in range(3):
             words = f"The user wants tabs in file {number}."
-            memory.write(write_entry(f"tabs-{number}", "project", words, words), "user", "added by hand")
+            memory.write(new_entry(f"tabs-{number}", "project", words, words), "user", "added by hand")
         store = made.assembly.store.store
         assert isinstance(store, JsonlStore)
         store.notes("s").write("# Notes\n\nThe code is in the harbour office.\n")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sevenfold.clock import ManualClock
 from sevenfold.memory.consolidation import dream
 from sevenfold.memory.contradiction import ends
-from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.entry import new_entry, quoted
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.stores.folder import MemoryFolder
@@ -57,7 +57,7 @@ def proposes(older: str, newer: str) -> bool:
     """Whether a dream without a model says that the earlier of two statements is contradicted."""
     held = Memory(MemoryFolder(), ManualClock(1.8e9), lambda: "2027-06-01")
     for place, words in enumerate((older, newer)):
-        entry = write_entry(f"fact-{place}", "project", words, quoted([words]))
+        entry = new_entry(f"fact-{place}", "project", words, quoted([words]))
         at = 1.7e9 + place * 86_400
         held.write(
             entry, "user", "said", stamp=Provenance(digest(entry.render()), "user", created=at, verified=at)
@@ -72,7 +72,7 @@ def seconds_for(number: int) -> float:
     for place in range(number):
         noun, verb = THINGS[place % len(THINGS)], ACTS[place // len(THINGS) % len(ACTS)]
         words = f"The {noun} {verb} item-{place} near gate {place % 13}."
-        entry = write_entry(f"fact-{place}", "project", words, quoted([words]))
+        entry = new_entry(f"fact-{place}", "project", words, quoted([words]))
         edits[entry.file] = EntryEdit(
             entry.render(), Provenance(digest(entry.render()), "user", created=1.7e9)
         )

@@ -32,7 +32,7 @@ from sevenfold.clock import SystemClock
 from sevenfold.lab.simulator.brains import EchoBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
@@ -724,7 +724,7 @@ def every_page() -> list[str]:
             session.complete()
         client.close()
         memory = Memory(FileFolder(project / "memory"), SystemClock(), lambda: "2026-02-03")
-        entry = write_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n")
+        entry = new_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n")
         memory.write(entry, "user", "said so")
         for number in range(3):
             served.add(

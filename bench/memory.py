@@ -25,7 +25,7 @@ from sevenfold.layers.remember.look import read_facts
 from sevenfold.layers.remember.policy import shown
 from sevenfold.memory.admission import admit
 from sevenfold.memory.consolidation import Proposal, dream
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.search import StatementVectors, fitting
 from sevenfold.memory.witness import Witness
@@ -163,9 +163,9 @@ def requests(likeness: StatementVectors | None = None) -> tuple[Requests, Reques
         tally = held_out if project.get("held_out") else seen
         held = Memory(MemoryFolder(), ManualClock(1.79e9), lambda: "2026-11-16")
         for number, (_, statement) in enumerate(project["fitting"]):
-            held.write(write_entry(f"entry-{number}", "project", "", f"> {statement}"), "user", "")
+            held.write(new_entry(f"entry-{number}", "project", "", f"> {statement}"), "user", "")
         known = held.entries()
-        while likeness is not None and likeness.prepare([one.entry.words for one in known]):
+        while likeness is not None and likeness.prepare([one.entry.statement for one in known]):
             pass
         for request, statement in project["fitting"]:
             found = [fit.known_entry for fit in fitting(request, known, held.today(), likeness)]

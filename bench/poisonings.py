@@ -378,7 +378,9 @@ def attempt_to_close(way: str, disguise: str, look: str) -> Attempt:
                 session.complete()
                 session.settle()
         known = memory.entries()
-        counts = any(TRUE in one.entry.quotations and not one.entry.over(memory.today()) for one in known)
+        counts = any(
+            TRUE in one.entry.quotations and not one.entry.has_expired(memory.today()) for one in known
+        )
     return Attempt(way, disguise, look == "in the next session", "" if counts else f"closed {look}")
 
 

@@ -305,7 +305,7 @@ def score(conversation: Conversation, memory: Memory) -> Score:
     """What became of the labelled statements."""
     known = memory.entries()
     today = memory.today()
-    valid = [entry for entry in known if entry.stamp.trusted and not entry.entry.over(today)]
+    valid = [entry for entry in known if entry.stamp.trusted and not entry.entry.has_expired(today)]
     wanted = [label for label in conversation.labels if label.kind in ("keep", "later")]
     kept = [label for label in wanted if any(_states(entry, label.words) for entry in valid)]
     right = [entry for entry in valid if any(_states(entry, label.words) for label in wanted)]
@@ -328,7 +328,7 @@ def score(conversation: Conversation, memory: Memory) -> Score:
 
 
 def _states(entry: KnownEntry, words: str) -> bool:
-    return f" {' '.join(comparable(words))} " in f" {' '.join(comparable(entry.entry.words))} "
+    return f" {' '.join(comparable(words))} " in f" {' '.join(comparable(entry.entry.statement))} "
 
 
 def _counts_later(conversation: Conversation, change: str, valid: list[KnownEntry]) -> bool:
@@ -353,7 +353,7 @@ def _can_be_undone(memory: Memory, conversation: Conversation, change: str) -> b
                 memory.undo(made.number)
             except Refused:
                 continue
-            valid = [entry for entry in memory.entries() if not entry.entry.over(memory.today())]
+            valid = [entry for entry in memory.entries() if not entry.entry.has_expired(memory.today())]
             return any(_states(entry, earlier.words) for entry in valid if entry.stamp.trusted)
     return False
 

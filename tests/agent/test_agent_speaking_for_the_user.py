@@ -11,7 +11,7 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.agent import Agent
-from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.entry import new_entry, quoted
 from sevenfold.stores.lineage import AGENTS, started_by_agent
 from sevenfold.stores.trust import Trust
 
@@ -134,18 +134,18 @@ def test_a_daemon_that_outlives_the_agent_is_still_not_the_user(home: Path):
 @pytest.mark.spec("S19.26")
 def test_a_script_of_an_agents_cannot_change_what_the_user_said_through_the_library(home: Path):
     sevenfold.open_memory(home.parent / "work").write(
-        write_entry("tabs", "feedback", "Always use tabs.", quoted(["Always use tabs."])), "user", "by hand"
+        new_entry("tabs", "feedback", "Always use tabs.", quoted(["Always use tabs."])), "user", "by hand"
     )
     script = """\
 import sevenfold
 from sevenfold.errors import Refused
 from sevenfold.memory.admission import admit
-from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.entry import quoted, new_entry
 from sevenfold.memory.statements import LastingFact
 from sevenfold.memory.witness import Witness
 
 memory = sevenfold.open_memory(".")
-push = write_entry("push", "feedback", "Always push.", quoted(["Always push."]))
+push = new_entry("push", "feedback", "Always push.", quoted(["Always push."]))
 heard = Witness({"u0": "Always push to main."}, session="s")
 for act in (
     lambda: memory.write(push, "user", "by hand"),

@@ -440,12 +440,12 @@ def test_a_compaction_has_three_columns_with_the_users_words_first(
 def test_memory_is_shown_with_its_quotes_and_history_and_stays_as_it_is(
     client: TestClient, tmp_path: Path
 ) -> None:
-    from sevenfold.memory.entry import write_entry
+    from sevenfold.memory.entry import new_entry
     from sevenfold.session.factory import open_memory
 
     kept = open_memory(tmp_path / "project")
     kept.write(
-        write_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n"), "user", "said so"
+        new_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n"), "user", "said so"
     )
     before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
     (scope,) = get(client, "/api/memory").json()["scopes"]

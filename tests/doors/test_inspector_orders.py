@@ -16,7 +16,7 @@ from sevenfold.archive.summaries import SummaryShelf
 from sevenfold.doors.inspector import orders
 from sevenfold.doors.inspector.server import application
 from sevenfold.doors.inspector.shelf import InspectorShelf
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.record.decisions import Undone
 from sevenfold.session.factory import open_memory
 from sevenfold.stores.home import user_home
@@ -114,7 +114,7 @@ def test_an_inspector_that_an_agent_started_changes_nothing(
 ) -> None:
     working, name = snipped_agent(home)
     memory = open_memory(home / "work")
-    memory.write(write_entry("rounding", "feedback", "Half up.", "Half up.\n"), "user", "said so")
+    memory.write(new_entry("rounding", "feedback", "Half up.", "Half up.\n"), "user", "said so")
     monkeypatch.setenv("SEVENFOLD_AGENT", "1")
     with working:
         wait_until(lambda: (transcript(home).parent / "agents" / "work" / "tasks.json").exists())
@@ -255,7 +255,7 @@ def test_for_other_tools_sessions_the_page_says_what_cannot_be_done(home: Path, 
 
 def test_what_is_forgotten_can_be_brought_back(home: Path, client: TestClient) -> None:
     memory = open_memory(home / "work")
-    memory.write(write_entry("rounding", "feedback", "Half up.", "Half up.\n"), "user", "said so")
+    memory.write(new_entry("rounding", "feedback", "Half up.", "Half up.\n"), "user", "said so")
     headers = {"X-Sevenfold-Token": TOKEN}
     (scope,) = client.get("/api/memory", headers=headers).json()["scopes"]
     order = {"scope": scope["key"], "name": "rounding"}

@@ -13,7 +13,7 @@ from sevenfold.archive.audit import by_recall, compactions
 from sevenfold.archive.fidelity import Probe, judge, sample, texts
 from sevenfold.archive.log_reader import session_key
 from sevenfold.archive.transcript import ArchivedSession
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.session.factory import open_memory
 from sevenfold.stores.home import user_home
 from tests.archive.test_facts import worked
@@ -76,7 +76,7 @@ def test_an_entry_of_memory_names_the_messages_it_rests_on_and_the_answers_that_
     log.parent.mkdir(parents=True)
     Tape().user("Money is rounded half up.").answer("m", usage(10), text("Half up.")).save(log)
     memory = open_memory(tmp_path / "project")
-    entry = write_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n")
+    entry = new_entry("rounding", "feedback", "Money is rounded half up.", "Half up.\n")
     memory.write(entry, "user", "said so")
     memory.count_use("rounding.md", helped=True, answer="talk/a0")
     memory.count_use("rounding.md", helped=False, answer="talk/a1")

@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from sevenfold.doors.mcp_server import answers, protocol, tools
 from sevenfold.doors.mcp_server.sessions import MOST_OPEN, SessionShelf
 from sevenfold.doors.plugins.window import WindowSession
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.session.factory import open_memory
 from tests.doors.serving import SERVER, Line, served
 from tests.profile.making import Tape, text, usage
@@ -137,9 +137,9 @@ def test_costs_say_what_was_spent_and_what_broke_the_cache(project: Path, line: 
 @pytest.mark.spec("S23.31")
 def test_memory_is_listed_and_read_and_not_changed(project: Path, line: Line) -> None:
     assert line.call("memory") == {"entries": [], "left_out": 0}
-    entry = write_entry("codeword", "project", "The word.", "> The codeword is granite-7.")
+    entry = new_entry("codeword", "project", "The word.", "> The codeword is granite-7.")
     open_memory(project).write(entry, "user", "said")
-    open_memory(project).write(write_entry("over", "project", "Gone.", "> Old."), "user", "said")
+    open_memory(project).write(new_entry("over", "project", "Gone.", "> Old."), "user", "said")
     open_memory(project).close("over")
     (entry,) = line.call("memory")["entries"]
     assert entry["about"] == "The word."

@@ -295,7 +295,9 @@ def test_a_window_is_the_same_in_another_time_zone(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.spec("S23.5")
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc on Linux alone")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="processes are read from /proc on Linux alone"
+)
 def test_on_linux_a_program_that_vanished_is_not_looked_for_with_ps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

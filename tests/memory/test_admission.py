@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold.clock import ManualClock
 from sevenfold.memory.admission import admit
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.statements import LastingFact
@@ -268,8 +268,8 @@ def test_one_request_in_fifty_replays_and_ten_parallel_forks_makes_one_entry(tmp
 @pytest.mark.spec("S5.8")
 def test_entries_that_fit_are_found_and_where_none_does_nothing_is():
     held = memory()
-    held.write(write_entry("tabs", "feedback", "", "> Always indent Makefiles with tabs."), "user", "")
-    held.write(write_entry("release", "project", "", "> We release on Tuesdays."), "user", "")
+    held.write(new_entry("tabs", "feedback", "", "> Always indent Makefiles with tabs."), "user", "")
+    held.write(new_entry("release", "project", "", "> We release on Tuesdays."), "user", "")
     known = held.entries()
     (fit,) = fitting("Write me a Makefile and check its tabs", known, "2026-11-16")
     assert fit.known_entry.entry.name == "tabs"
@@ -280,9 +280,7 @@ def test_entries_that_fit_are_found_and_where_none_does_nothing_is():
 
 def test_an_entry_whose_validity_is_over_is_not_recalled():
     held = memory()
-    entry = write_entry("freeze", "project", "", "> The code freeze covers billing.").until_day(
-        "2026-11-01"
-    )
+    entry = new_entry("freeze", "project", "", "> The code freeze covers billing.").with_until("2026-11-01")
     held.write(entry, "user", "")
     assert fitting("is billing in the code freeze?", held.entries(), "2026-11-16") == []
     assert "freeze" not in held.index()

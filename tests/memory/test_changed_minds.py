@@ -14,7 +14,7 @@ from sevenfold.memory.admission import admit
 from sevenfold.memory.annotation import annotated
 from sevenfold.memory.consolidation import Proposal, dream
 from sevenfold.memory.dates import absolute_dates, checked_dates
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.memory.quotation import nearest
@@ -40,7 +40,7 @@ def said(*messages: str, **more) -> Witness:
 
 
 def valid(held: Memory) -> list[str]:
-    return [known.entry.words for known in held.entries() if not known.entry.over(held.today())]
+    return [known.entry.statement for known in held.entries() if not known.entry.has_expired(held.today())]
 
 
 @pytest.mark.spec("S18.7", "S5.10")
@@ -227,7 +227,7 @@ def test_of_five_hundred_entries_the_index_loses_none_of_the_rules():
     ]
     facts = [f"A depot for part {number} lies north of the old canal bridge." for number in range(350)]
     for place, words in enumerate((*facts, *rules)):
-        entry = write_entry(f"entry-{place}", "project", words, words)
+        entry = new_entry(f"entry-{place}", "project", words, words)
         stamp = Provenance(digest(entry.render()), "user", created=NOW - place, verified=NOW - place)
         edits[entry.file] = EntryEdit(entry.render(), stamp)
     held.commit(edits, "user", "many")
@@ -248,12 +248,12 @@ def test_a_dream_writes_down_dates_and_what_is_gone_and_touches_no_word_of_the_u
     admit(held, [LastingFact((words,))], said(words), NOW)
     long = f"Never push to the main branch on a weekend, {'not even for a very small and harmless change, ' * 4}ever."
     admit(held, [LastingFact((long,))], said(long), NOW)
-    name = next(known.entry.file for known in held.entries() if known.entry.words == long)
+    name = next(known.entry.file for known in held.entries() if known.entry.statement == long)
     short = (name, "Never push to the main branch on a weekend, … ever.")
     wrong = (name, "push to the main branch on a weekend")
     made = dream(held, Proposal(short=(wrong, short)), there=lambda claim: claim != "docs/old.md")
     assert made.done
-    assert {known.entry.words for known in held.entries()} == {words, long}
+    assert {known.entry.statement for known in held.entries()} == {words, long}
     assert "gone: docs/old.md" in held.index()
     assert "on Friday is 2026-11-20" in held.index()
     assert dream(held, there=lambda claim: claim != "docs/old.md").edits == {}

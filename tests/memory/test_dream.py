@@ -16,7 +16,7 @@ from sevenfold.cli.main import main
 from sevenfold.clock import ManualClock
 from sevenfold.events import Acted
 from sevenfold.memory.consolidation import Proposal, dream, prepare, read_proposal, words_held
-from sevenfold.memory.entry import quoted, write_entry
+from sevenfold.memory.entry import new_entry, quoted
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.stores.folder import FileFolder, MemoryFolder
@@ -33,7 +33,7 @@ def memory(folder=None, at: float = START) -> Memory:
 
 
 def say(held: Memory, name: str, words: str, at: float = START, origin="user") -> None:
-    entry = write_entry(name, "project", words, quoted([words]))
+    entry = new_entry(name, "project", words, quoted([words]))
     stamp = Provenance(digest(entry.render()), origin, (f"s/{name}",), created=at, verified=at)
     held.write(entry, "user", "said", stamp=stamp)
 
@@ -232,7 +232,7 @@ def test_what_changes_during_a_dream_keeps_its_new_text():
         def lock(self, *, wait: float = 0.0):
             if self.meddle:
                 self.meddle, words = False, "Always indent Makefiles with eight spaces."
-                super().write("tabs.md", write_entry("tabs", "project", words, quoted([words])).render())
+                super().write("tabs.md", new_entry("tabs", "project", words, quoted([words])).render())
             return super().lock(wait=wait)
 
         meddle = False

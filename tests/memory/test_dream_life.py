@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory.consolidation import Proposal, dream, words_held
-from sevenfold.memory.entry import is_entry, quoted, write_entry
+from sevenfold.memory.entry import is_entry, new_entry, quoted
 from sevenfold.memory.generation import Origin, Provenance, digest
-from sevenfold.memory.index import INDEX_BYTES, INDEX_LINES
+from sevenfold.memory.index import MAX_BYTES, MAX_LINES
 from sevenfold.memory.memory import INDEX
 from sevenfold.stores.folder import MemoryFolder
 
@@ -75,7 +75,7 @@ class Life(RuleBasedStateMachine):
     def say(self, name: str, words: str, origin: Origin) -> None:
         self.day += 1
         at = START + self.day * DAY
-        entry = write_entry(name, "project", words, quoted([words]))
+        entry = new_entry(name, "project", words, quoted([words]))
         stamp = Provenance(digest(entry.render()), origin, (f"s/{self.day}",), created=at, verified=at)
         try:
             before = self.held.entry(name)
@@ -166,8 +166,8 @@ class Life(RuleBasedStateMachine):
         for file, stamp in now.entries.items():
             assert digest(self.folder.read(file) or b"") == stamp.sha256
         listed = (self.folder.read(INDEX) or b"").decode()
-        assert len(listed.splitlines()) <= INDEX_LINES
-        assert len(listed.encode()) <= INDEX_BYTES
+        assert len(listed.splitlines()) <= MAX_LINES
+        assert len(listed.encode()) <= MAX_BYTES
 
     @invariant()
     def only_what_was_ended_is_closed(self) -> None:

@@ -12,7 +12,7 @@ from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError
 from sevenfold.layers.remember.policy import shown
 from sevenfold.memory import exchange
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import fitting
 from sevenfold.stores.folder import MemoryFolder
@@ -53,7 +53,7 @@ def test_memory_stores_come_out_as_they_went_in():
     ]
     files, extras = exchange.read_stores(json.dumps(listed).encode())
     exchange.take_in(held, "stores", files, 1.0, extras)
-    held.write(write_entry("own", "user", "Mine.", "Mine."), "user", "")
+    held.write(new_entry("own", "user", "Mine.", "Mine."), "user", "")
     written = exchange.write_stores(held.entries())
     out = [
         {key: value for key, value in one.items() if key != "content_sha256"} for one in json.loads(written)
@@ -199,6 +199,6 @@ def test_an_imported_day_comes_back_with_its_date_if_its_file_is_dated(path, hea
 def test_a_day_in_an_entry_written_by_hand_comes_back_with_its_date():
     held = Memory(MemoryFolder(), ManualClock(1_794_830_400.0), lambda: "2026-11-16")
     words = "The freeze of the billing branch begins tomorrow."
-    held.write(write_entry("freeze", "project", words, words), "user", "")
+    held.write(new_entry("freeze", "project", words, words), "user", "")
     (fit,) = fitting("When does the freeze of the billing branch begin?", held.entries(), "2026-11-16")
     assert shown([fit], None).endswith(" Dates: tomorrow is 2026-11-17.")

@@ -89,7 +89,7 @@ def asides(events) -> list[str]:
 
 
 def kept(work: Path) -> list[str]:
-    return [known.entry.words for known in sevenfold.open_memory(work).entries() if known.stamp.trusted]
+    return [known.entry.statement for known in sevenfold.open_memory(work).entries() if known.stamp.trusted]
 
 
 def answered_in_german(questions: object, abort: object = None) -> list[str]:
@@ -400,7 +400,7 @@ def test_what_the_user_takes_back_is_closed_in_a_session_full_of_others_texts_by
         opened.user(back)
         opened.complete()
     known = sevenfold.open_memory(work).entries()
-    assert [one.entry.words for one in known if one.entry.over("2999-01-01")] == [wish]
+    assert [one.entry.statement for one in known if one.entry.has_expired("2999-01-01")] == [wish]
     assert 'the model said then: "Fine."' in asked[-2]
     assert "the model said" not in asked[-1]
     assert f"> {back}" in asked[-1]
@@ -532,7 +532,7 @@ def test_a_misspelt_change_of_mind_ends_the_earlier_statement_once_it_is_quoted_
         opened.user(words)
         opened.complete()
     memory = sevenfold.open_memory(work)
-    valid = [one.entry.words for one in memory.entries() if not one.entry.over(memory.today())]
+    valid = [one.entry.statement for one in memory.entries() if not one.entry.has_expired(memory.today())]
     assert valid == [words]
 
 
@@ -569,7 +569,7 @@ def test_after_texts_of_others_a_second_question_shows_none_of_them_and_still_en
     assert "EVIL" not in model.asked[1]
     assert rule in kept(work)
     memory = sevenfold.open_memory(work)
-    assert not any(one.entry.over(memory.today()) for one in memory.entries())
+    assert not any(one.entry.has_expired(memory.today()) for one in memory.entries())
 
 
 @pytest.mark.spec("S18.3")

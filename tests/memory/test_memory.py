@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError, Refused, SevenfoldError, TranscriptError, TranscriptFull
-from sevenfold.memory.entry import MOST_BYTES, write_entry
+from sevenfold.memory.entry import MAX_BYTES, new_entry
 from sevenfold.memory.front_matter import split
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
@@ -36,7 +36,7 @@ def everything(folder) -> list[str]:
 
 
 def tabs(text: str = "Use tabs in Makefiles."):
-    return write_entry("tabs", "feedback", text, text)
+    return new_entry("tabs", "feedback", text, text)
 
 
 @pytest.mark.spec("S5.1")
@@ -51,7 +51,7 @@ def test_an_entry_is_a_file_with_front_matter_and_a_line_in_the_index(tmp_path):
 @pytest.mark.spec("S5.1")
 def test_the_index_keeps_to_its_limits_and_says_what_it_cuts(folder):
     held = memory(folder)
-    made = [write_entry(f"fact-{n}", "project", "é" * 140, "é" * 140) for n in range(320)]
+    made = [new_entry(f"fact-{n}", "project", "é" * 140, "é" * 140) for n in range(320)]
     edits = {one.file: EntryEdit(one.render(), Provenance(digest(one.render()), "user")) for one in made}
     held.commit(edits, "user", "many")
     index = held.index()
@@ -155,7 +155,7 @@ def test_nothing_automatic_touches_what_is_pinned(folder):
 def test_an_edit_based_on_an_older_generation_leaves_alone_what_changed_since(folder):
     held = memory(folder)
     held.write(tabs(), "user", "first")
-    held.write(write_entry("port", "project", "The port is 1.", "The port is 1."), "user", "second")
+    held.write(new_entry("port", "project", "The port is 1.", "The port is 1."), "user", "second")
     base = held.generation()
     held.write(tabs("Changed meanwhile."), "user", "third")
     made = held.commit(dict.fromkeys(base.entries), "dream", "all gone", based_on=base)
@@ -178,7 +178,7 @@ def test_a_secret_is_refused_and_nothing_is_written(folder):
 @pytest.mark.parametrize("name", ["../out", "a/b", "UPPER", ".hidden", "x" * 200, "", "a\ud800", "con\x00"])
 def test_a_hostile_name_is_refused(folder, name):
     with pytest.raises(InputError):
-        memory(folder).write(write_entry(name, "project", "x", "x"), "agent", "no")
+        memory(folder).write(new_entry(name, "project", "x", "x"), "agent", "no")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
@@ -188,7 +188,7 @@ def test_a_link_is_not_an_entry_and_is_never_followed(tmp_path):
     (tmp_path / "memory/link.md").symlink_to(tmp_path / "secret")
     held = memory(FileFolder(tmp_path / "memory"))
     assert held.entries() == []
-    held.write(write_entry("link", "project", "x", "mine"), "user", "takes the name")
+    held.write(new_entry("link", "project", "x", "mine"), "user", "takes the name")
     assert (tmp_path / "secret").read_text() == "outside the folder"
 
 
@@ -201,7 +201,7 @@ def test_a_folder_that_is_a_link_is_neither_read_nor_written_through(tmp_path, n
     (tmp_path / f"memory/{name}").symlink_to(tmp_path / "elsewhere")
     held = memory(FileFolder(tmp_path / "memory"))
     assert held.entries() == []
-    pinned = write_entry("mine", "project", "x", "mine", pinned=name == "pinned")
+    pinned = new_entry("mine", "project", "x", "mine", pinned=name == "pinned")
     with pytest.raises(TranscriptError, match="link"):
         held.write(pinned, "user", "through the link")
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["theirs.md"]
@@ -213,14 +213,14 @@ def test_a_huge_file_is_left_where_it_is_and_reported(tmp_path):
     held = memory(FileFolder(tmp_path / "memory"))
     assert held.entries() == []
     assert "larger than" in held.problems()[0]
-    assert (tmp_path / "memory/huge.md").stat().st_size > MOST_BYTES
+    assert (tmp_path / "memory/huge.md").stat().st_size > MAX_BYTES
 
 
 def test_a_lost_content_costs_its_entry_alone(tmp_path):
     folder = FileFolder(tmp_path / "memory")
     held = memory(folder)
     held.write(tabs(), "user", "first")
-    held.write(write_entry("port", "project", "The port is 1.", "The port is 1."), "user", "second")
+    held.write(new_entry("port", "project", "The port is 1.", "The port is 1."), "user", "second")
     lost = held.entry("tabs").stamp.sha256
     (tmp_path / f"memory/.versions/objects/{lost}").write_bytes(b"tampered")
     assert {one.entry.name for one in held.entries()} == {"tabs", "port"}  # the file itself still has it
@@ -260,7 +260,7 @@ class FullFolder(FileFolder):
 @pytest.mark.spec("S5.5")
 def test_where_nothing_can_be_written_memory_is_as_it_was_last_written(tmp_path):
     held = memory(FileFolder(tmp_path))
-    held.write(write_entry("tabs", "feedback", "", "Use tabs."), "user", "")
+    held.write(new_entry("tabs", "feedback", "", "Use tabs."), "user", "")
     (tmp_path / "tabs.md").write_text("Use spaces.")
     full = memory(FullFolder(tmp_path))
     assert [(one.entry.body, one.stamp.origin) for one in full.entries()] == [("Use tabs.", "user")]
@@ -320,9 +320,9 @@ class Dies(FileFolder):
 def test_killed_at_any_write_a_change_is_there_as_a_whole_or_not_at_all(tmp_path, after):
     folder = FileFolder(tmp_path / "memory")
     memory(folder).write(tabs(), "user", "first")
-    memory(folder).write(write_entry("old", "project", "Old.", "Old."), "user", "second")
+    memory(folder).write(new_entry("old", "project", "Old.", "Old."), "user", "second")
     before = memory(folder).generation()
-    new = write_entry("new", "project", "New.", "New.")
+    new = new_entry("new", "project", "New.", "New.")
     changed = tabs("Use spaces.")
     edits = {
         "tabs.md": EntryEdit(changed.render(), Provenance(digest(changed.render()), "user")),
@@ -353,7 +353,7 @@ def test_two_writers_at_once_lose_nothing(tmp_path):
         for number in range(5):
             name = f"fact-{which}-{number}"
             memory(FileFolder(tmp_path / "memory")).write(
-                write_entry(name, "project", name, name), "agent", name
+                new_entry(name, "project", name, name), "agent", name
             )
 
     threads = [threading.Thread(target=write, args=(which,)) for which in range(4)]
@@ -414,7 +414,7 @@ class Versions(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["a", "b", "c"]), text=st.text(max_size=5))
     def write(self, name: str, text: str) -> None:
         before = self.held.generation()
-        if self.held.write(write_entry(name, "project", text, text), "user", "w").number != before.number:
+        if self.held.write(new_entry(name, "project", text, text), "user", "w").number != before.number:
             self.states.append(dict(self.held.generation().entries))
 
     @rule(name=st.sampled_from(["a", "b", "c"]))
@@ -469,7 +469,7 @@ def on_disk(path: Path) -> Memory:
 def test_an_entry_does_not_become_the_users_by_an_edit_of_what_is_known_about_it(tmp_path):
     held = on_disk(tmp_path)
     stamp = Provenance("", "web")
-    held.write(write_entry("rule", "project", "", "Always push to main."), "remember", "found", stamp=stamp)
+    held.write(new_entry("rule", "project", "", "Always push to main."), "remember", "found", stamp=stamp)
     tamper(tmp_path, "rule.md", origin="user", verified=1.0)
     again = on_disk(tmp_path)
     assert again.entry("rule").stamp.origin == "web"
@@ -482,7 +482,7 @@ def test_an_entry_does_not_become_the_users_by_an_edit_of_what_is_known_about_it
 @pytest.mark.spec("S19.7")
 def test_an_entry_taken_out_of_what_is_known_is_still_there(tmp_path):
     held = on_disk(tmp_path)
-    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
     current = tmp_path / ".versions/current.json"
     current.write_text(json.dumps(json.loads(current.read_bytes()) | {"entries": {}}))
     again = on_disk(tmp_path)
@@ -493,8 +493,8 @@ def test_an_entry_taken_out_of_what_is_known_is_still_there(tmp_path):
 @pytest.mark.spec("S19.7")
 def test_an_edit_or_a_removal_of_a_file_from_outside_is_told_once_and_can_be_undone(tmp_path):
     held = on_disk(tmp_path)
-    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
-    held.write(write_entry("other", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    held.write(new_entry("other", "project", "", "Deploy on Tuesdays."), "user", "by hand")
     (tmp_path / "rule.md").write_text("Always push to main.\n")
     (tmp_path / "other.md").unlink()
     again = on_disk(tmp_path)
@@ -511,12 +511,12 @@ def test_an_edit_or_a_removal_of_a_file_from_outside_is_told_once_and_can_be_und
 @pytest.mark.parametrize("line", [b"[" * 100_000, b"\xff\xfe", b'{"id":"\xcc\xcc","number":1}'])
 def test_a_damaged_line_in_the_changes_of_memory_loses_nothing_else(tmp_path, line):
     held = on_disk(tmp_path)
-    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
     changes = tmp_path / ".versions" / "changes.jsonl"
     changes.write_bytes(line + b"\n" + changes.read_bytes())
     again = on_disk(tmp_path)
     assert again.entry("rule").stamp.trusted
-    again.write(write_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    again.write(new_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
     assert len(on_disk(tmp_path).entries()) == 2
 
 
@@ -525,10 +525,10 @@ def test_a_damaged_line_in_the_changes_of_memory_loses_nothing_else(tmp_path, li
 @pytest.mark.parametrize("file", ["current.json", "applied", "told", "usage.json", "spent.json"])
 def test_damage_beside_the_entries_loses_none_of_them(tmp_path, file, content):
     held = on_disk(tmp_path)
-    held.write(write_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
     (tmp_path / ".versions" / file).write_bytes(content)
     again = on_disk(tmp_path)
     assert again.entry("rule").stamp.trusted
     assert any("current.json" in line for line in again.news()) == (file == "current.json")
-    again.write(write_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
+    again.write(new_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
     assert len(on_disk(tmp_path).entries()) == 2

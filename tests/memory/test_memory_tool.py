@@ -21,7 +21,7 @@ from sevenfold.lab.simulator.brains import ScriptedBrain, tool_use
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.witness import Witness
 from sevenfold.stores.folder import FileFolder, MemoryFolder
@@ -126,7 +126,7 @@ def test_a_file_of_the_user_s_words_alone_is_an_entry_of_the_user_s(held):
     ],
 )
 def test_the_user_s_own_entries_are_the_user_s_to_change(held, fields, pinned):
-    entry = write_entry("tabs", "feedback", "Use tabs.", "Use tabs.", pinned=pinned)
+    entry = new_entry("tabs", "feedback", "Use tabs.", "Use tabs.", pinned=pinned)
     held.write(entry, "user", "said so")
     before = held.generation()
     with pytest.raises(Refused):

@@ -22,7 +22,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.layers.remember.policy import USUAL_SHARE, affordable, may_read, sounds_lasting
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.exchange import take_in
 from sevenfold.memory.memory import Memory
 from sevenfold.record.usage import Account
@@ -626,7 +626,7 @@ def test_what_another_program_writes_into_memory_is_in_the_prompt_after_a_compac
         one.session.settle()
         (entry,) = home.glob("projects/*/memory/please*.md")
         one.session.memory.write(
-            write_entry("units", "feedback", "Use metric units.", "Use metric units."), "user", ""
+            new_entry("units", "feedback", "Use metric units.", "Use metric units."), "user", ""
         )
         entry.unlink()
         one.run("Go on.")
@@ -658,7 +658,7 @@ def test_health_has_the_share_of_what_was_remembered_that_was_corrected_later(wo
         memory.pin(names[1])
         assert one.session.health.corrected_share == 0.0
         memory.forget(names[2])
-        memory.write(write_entry("own", "user", "x", "x"), "user", "")
+        memory.write(new_entry("own", "user", "x", "x"), "user", "")
         memory.forget("own")
         assert one.session.health.corrected_share == 0.25
         edited = next(home.glob(f"projects/*/memory/{names[3]}.md"))
@@ -669,13 +669,9 @@ def test_health_has_the_share_of_what_was_remembered_that_was_corrected_later(wo
 @pytest.mark.spec("S5.15")
 def test_it_is_counted_how_often_an_entry_came_back_and_how_often_the_answer_took_it_up(work, home, capsys):
     own = sevenfold.open_memory(user=True)
-    own.write(
-        write_entry("tabs", "feedback", "", "Makefiles are indented with tabs, by hand."), "user", "x"
-    )
+    own.write(new_entry("tabs", "feedback", "", "Makefiles are indented with tabs, by hand."), "user", "x")
     project = sevenfold.open_memory(work)
-    project.write(
-        write_entry("tabs", "feedback", "", "Tabs in Makefiles: eight columns wide."), "user", "x"
-    )
+    project.write(new_entry("tabs", "feedback", "", "Tabs in Makefiles: eight columns wide."), "user", "x")
     answers = ["Eight columns wide, as you like it.", "Fine.", "Fine."]
     script = Script(answers, jobs={"extract_memories": lambda request: "<nothing/>"})
     with agent(work, "a", client=OfflineClient(script)) as one:
@@ -692,7 +688,7 @@ def test_it_is_counted_how_often_an_entry_came_back_and_how_often_the_answer_too
 @pytest.mark.spec("S5.15", "S8.5")
 def test_a_count_that_cannot_be_written_costs_no_answer(work, home):
     project = sevenfold.open_memory(work)
-    project.write(write_entry("tabs", "feedback", "", "Makefiles are indented with tabs."), "user", "x")
+    project.write(new_entry("tabs", "feedback", "", "Makefiles are indented with tabs."), "user", "x")
     (Path(project.path) / ".versions/usage.json").mkdir()
     events: list[object] = []
     with agent(work, "a", events) as one:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.memory import requests
 from sevenfold.clock import ManualClock
-from sevenfold.memory.entry import write_entry
+from sevenfold.memory.entry import new_entry
 from sevenfold.memory.generation import Provenance
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.search import fitting
@@ -19,7 +19,7 @@ PAGE = Provenance("", "web")
 def memory(*statements: str) -> Memory:
     held = Memory(MemoryFolder(), ManualClock(1_760_000_000.0), lambda: TODAY)
     for number, statement in enumerate(statements):
-        held.write(write_entry(f"fact-{number}", "project", "", f"> {statement}"), "user", "")
+        held.write(new_entry(f"fact-{number}", "project", "", f"> {statement}"), "user", "")
     return held
 
 
@@ -32,11 +32,11 @@ def test_unconfirmed_entries_take_only_places_that_the_users_own_leave() -> None
     held = memory("Tide tables come from the survey office.", "Tide tables are printed on Mondays.")
     for number in range(4):
         body = f"Tide tables, tide tables: harbour survey office note {number}."
-        held.write(write_entry(f"page-{number}", "project", "", body), "agent", "", stamp=PAGE)
+        held.write(new_entry(f"page-{number}", "project", "", body), "agent", "", stamp=PAGE)
     request = "Print the tide tables of the harbour survey office, and note the number."
     assert set(names(request, held)[:2]) == {"fact-0", "fact-1"}
     assert len(names(request, held)) == 3
-    held.write(write_entry("fact-2", "project", "", "> Tide tables are free of charge."), "user", "")
+    held.write(new_entry("fact-2", "project", "", "> Tide tables are free of charge."), "user", "")
     assert set(names(request, held)) == {"fact-0", "fact-1", "fact-2"}
 
 

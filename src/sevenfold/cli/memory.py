@@ -15,7 +15,7 @@ from sevenfold.cli.transcripts import add_store, opened_store
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
-from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_entry
+from sevenfold.memory.entry import KINDS, free_file, new_entry, parse_entry, slug
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.words import holds
@@ -86,7 +86,7 @@ def _line(known: KnownEntry, today: str) -> str:
     marks = ["pinned"] * known.entry.pinned
     if not known.stamp.trusted:
         marks.append(f"unconfirmed: {_origin(known)}")
-    if known.entry.over(today):
+    if known.entry.has_expired(today):
         marks.append(f"held until {known.entry.until}")
     mark = f"  [{', '.join(marks)}]" if marks else ""
     return f"{known.entry.name}  {known.entry.description}{mark}"
@@ -119,21 +119,21 @@ def _add(memory: Memory, options: argparse.Namespace) -> str:
         raise InputError("there is nothing to remember: give a sentence")
     entries = memory.entries()
     for known in entries:
-        if known.stamp.trusted and holds(known.entry.words, sentence):
+        if known.stamp.trusted and holds(known.entry.statement, sentence):
             return f"already remembered: {known.entry.name}"
     file_names = {f"{known.entry.name}.md" for known in entries}
-    name = free_name(f"{slug(sentence)}.md", file_names).removesuffix(".md")
-    memory.write(write_entry(name, options.kind, sentence, sentence), "user", "added by hand")
+    name = free_file(f"{slug(sentence)}.md", file_names).removesuffix(".md")
+    memory.write(new_entry(name, options.kind, sentence, sentence), "user", "added by hand")
     return f"remembered: {name}"
 
 
 def _edit(memory: Memory, options: argparse.Namespace) -> str:
     existing = {known_entry.entry.name: known_entry for known_entry in memory.entries()}.get(options.name)
-    entry = existing.entry if existing else write_entry(options.name, "project", "", "")
+    entry = existing.entry if existing else new_entry(options.name, "project", "", "")
     text = _edited(entry.render(), options.name)
     if existing and text == entry.render():
         return f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
-    changed = read_entry(entry.file, text)
+    changed = parse_entry(entry.file, text)
     if not changed.body:
         raise InputError(f"{options.name} would be empty; to remove it: memory forget {options.name}")
     memory.write(changed, "user", "edited by hand")
@@ -236,7 +236,7 @@ def _check(memory: Memory, options: argparse.Namespace) -> str:
             problems.append(
                 f"{known.entry.name}: unconfirmed ({_origin(known)}); confirm, edit or forget it"
             )
-        if known.entry.over(memory.today()):
+        if known.entry.has_expired(memory.today()):
             over = f"held until {known.entry.until}; forget it, or edit it if it still holds"
             problems.append(f"{known.entry.name}: {over}")
     verdict = f"{len(problems)} to look at" if problems else ALL_WELL

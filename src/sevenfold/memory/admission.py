@@ -21,12 +21,12 @@ from sevenfold.memory.consolidation import merge
 from sevenfold.memory.dates import DATES, checked_dates, dates_line, names_day
 from sevenfold.memory.entry import (
     MemoryEntry,
-    free_name,
+    free_file,
+    new_entry,
+    parse_entry,
     quoted,
-    read_entry,
     shortened,
     slug,
-    write_entry,
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
@@ -118,7 +118,7 @@ def _store(
             origin = edit.stamp.origin if edit is not None else present[file].stamp.origin
             results.append(Admission(fact, file, new=file not in present, origin=origin))
             if edit is not None:
-                present[file] = KnownEntry(read_entry(file, edit.content), edit.stamp)
+                present[file] = KnownEntry(parse_entry(file, edit.content), edit.stamp)
                 edits[file] = edit
         if not edits:
             return results
@@ -158,9 +158,9 @@ def _entry_of(memory: Memory, fact: LastingFact, witness: Witness, now: float) -
         if quoted_statements
         else "\n\n".join((*map(as_data, fact.quotations), note))
     )
-    entry = write_entry(slug(text), fact.kind, text, body)
+    entry = new_entry(slug(text), fact.kind, text, body)
     if until:
-        entry = entry.until_day(until)
+        entry = entry.with_until(until)
     if not quoted_statements:
         return KnownEntry(entry, Provenance("", least_trusted("model", witness.least_trusted), created=now))
     evidence = tuple(
@@ -209,7 +209,7 @@ def _stated_already(
         if not same_fact(_carried(earlier.entry), _carried(new.entry), alike):
             continue
         merged = merge(earlier, (earlier, new))
-        if not new.stamp.trusted or holds(earlier.entry.words, new.entry.words):
+        if not new.stamp.trusted or holds(earlier.entry.statement, new.entry.statement):
             if merged.stamp.evidence == stamp_before.evidence or earlier.entry.pinned:
                 return file, None
             stamp = replace(stamp_before, evidence=merged.stamp.evidence, verified=merged.stamp.verified)
@@ -228,7 +228,7 @@ def _as_new_entry(
         raise Refused("the model sees this in every session anyway")
     if not new.stamp.trusted and _all_said(stated, witness.shown):
         raise Refused("a file, a command or memory already says it")
-    file = free_name(new.entry.file, taken_names)
+    file = free_file(new.entry.file, taken_names)
     content = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md"))).render()
     return file, EntryEdit(content, replace(new.stamp, sha256=digest(content)))
 
@@ -241,4 +241,4 @@ def _all_said(statements: Iterable[str], texts: Collection[str]) -> bool:
 def _carried(entry: MemoryEntry) -> str:
     """The words that state an entry's fact, with the dates that they refer to."""
     dates = [line for line in entry.note.splitlines() if line.startswith(DATES)]
-    return "\n".join((entry.words, *dates)) if entry.quotations else entry.words
+    return "\n".join((entry.statement, *dates)) if entry.quotations else entry.statement

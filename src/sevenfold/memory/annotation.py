@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sevenfold.memory.dates import DATES, checked_dates
 from sevenfold.memory.entry import MemoryEntry
 from sevenfold.memory.generation import digest
-from sevenfold.memory.index import DATED, GONE, LONGEST_SHORT, SHORT
+from sevenfold.memory.index import DATES_KEY, GONE_KEY, MAX_SHORT_CHARS, SHORT_KEY
 from sevenfold.memory.memory import EntryEdit, KnownEntry
 from sevenfold.memory.tree import stale
 from sevenfold.memory.words import shortens
@@ -42,9 +42,14 @@ def annotated(
         return None
     page = entry.page
     for key, value in (
-        (DATED, _dates(known_entry, dates)),
-        (GONE, ", ".join(stale(entry.words, there)) if there is not None else page.values.get(GONE, "")),
-        (SHORT, _short(entry, short)),
+        (DATES_KEY, _dates(known_entry, dates)),
+        (
+            GONE_KEY,
+            ", ".join(stale(entry.statement, there))
+            if there is not None
+            else page.values.get(GONE_KEY, ""),
+        ),
+        (SHORT_KEY, _short(entry, short)),
     ):
         if value != page.values.get(key, ""):
             page = page.with_value(key, value)
@@ -57,17 +62,17 @@ def annotated(
 def _dates(known_entry: KnownEntry, proposed: Iterable[tuple[str, str]]) -> str:
     """The relative days in an entry with their dates, unless they were written down when it was made."""
     entry = known_entry.entry
-    noted = known_entry.entry.page.values.get(DATED, "")
+    noted = known_entry.entry.page.values.get(DATES_KEY, "")
     if DATES in entry.note or not known_entry.stamp.created:
         return noted
     said_on = datetime.fromtimestamp(known_entry.stamp.created).date()
-    named: Mapping[str, str] = checked_dates(entry.words, proposed, said_on)
+    named: Mapping[str, str] = checked_dates(entry.statement, proposed, said_on)
     return ", ".join(f"{_ONE_LINE.sub(' ', phrase)} is {day}" for phrase, day in named.items()) or noted
 
 
 def _short(entry: MemoryEntry, proposed: str) -> str:
-    plain = " ".join(entry.words.split())
+    plain = " ".join(entry.statement.split())
     short = " ".join(proposed.split())
-    if short and len(short) <= LONGEST_SHORT < len(plain) and shortens(short, plain):
+    if short and len(short) <= MAX_SHORT_CHARS < len(plain) and shortens(short, plain):
         return short
-    return entry.page.values.get(SHORT, "")
+    return entry.page.values.get(SHORT_KEY, "")

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import Refused, SevenfoldError
-from sevenfold.memory.entry import MemoryEntry, free_name, quoted, shortened, slug, write_entry
+from sevenfold.memory.entry import MemoryEntry, free_file, new_entry, quoted, shortened, slug
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.quotation import nearest
@@ -113,7 +113,7 @@ def _earlier(
     named_entry = _named_entry(entries, named)
     if named_entry is not None:
         _must_be_closable(named_entry, later, witness, now)
-        return None if named_entry.entry.over(memory.today()) else named_entry
+        return None if named_entry.entry.has_expired(memory.today()) else named_entry
     statement = witness.statement(named, forgiving=False)
     if statement is None:
         raise Refused("no earlier statement of the user contains these words")
@@ -124,8 +124,8 @@ def _earlier(
     ):
         return None
     taken_names = {entry.entry.file for entry in memory.entries()}
-    file = free_name(f"{slug(statement.text)}.md", taken_names)
-    entry = write_entry(file.removesuffix(".md"), "project", statement.text, quoted([statement.text]))
+    file = free_file(f"{slug(statement.text)}.md", taken_names)
+    entry = new_entry(file.removesuffix(".md"), "project", statement.text, quoted([statement.text]))
     if problem := memory.refuses(entry.render()):
         raise Refused(problem)
     said_at = witness.times.get(statement.record, now)
@@ -180,7 +180,7 @@ def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, limit: int
     named = [
         file
         for file in targets
-        if file in entries and shared(named_words, distinctive_words(entries[file].entry.words))
+        if file in entries and shared(named_words, distinctive_words(entries[file].entry.statement))
     ]
     return named or list(targets)[:limit]
 
@@ -188,7 +188,7 @@ def _meant(memory: Memory, targets: Mapping[str, str], later: str, *, limit: int
 def _close(memory: Memory, file: str, later: UsersStatement, witness: Witness, now: float) -> Closing:
     base = memory.generation()
     earlier_entry = memory.entry(file)
-    earlier = " ".join(earlier_entry.entry.words.split())
+    earlier = " ".join(earlier_entry.entry.statement.split())
     said_on = witness.days.get(later.record) or date.fromtimestamp(witness.times.get(later.record, now))
     edit = closed_on(earlier_entry, min(said_on.isoformat(), memory.today()))
     earlier_text, later_text = (shortened(text, LONGEST_REASON) for text in (earlier, later.text))
@@ -202,5 +202,5 @@ def _close(memory: Memory, file: str, later: UsersStatement, witness: Witness, n
 def closed_on(known_entry: KnownEntry, day: str) -> EntryEdit:
     """The entry, valid for the last time on the day before this one."""
     last = date.fromisoformat(day) - timedelta(days=1)
-    content = known_entry.entry.until_day(last.isoformat()).render()
+    content = known_entry.entry.with_until(last.isoformat()).render()
     return EntryEdit(content, replace(known_entry.stamp, sha256=digest(content)))

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory.admission import admit
-from sevenfold.memory.entry import read_entry
+from sevenfold.memory.entry import parse_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
 from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
@@ -118,7 +118,7 @@ class MemoryCommands:
         if not command.file_text.strip():
             raise InputError(f"{command.path} would be empty: give its text in file_text")
         content = command.file_text.encode(errors="replace")
-        body = read_entry(path, content).body
+        body = parse_entry(path, content).body
         witness = self._witness()
         if witness.statement(body) is not None:
             (done,) = admit(self._memory, [LastingFact((body,))], witness, self._memory.clock.now())

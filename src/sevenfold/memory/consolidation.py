@@ -20,7 +20,7 @@ from msgspec import Struct
 from sevenfold.errors import Refused
 from sevenfold.memory.annotation import annotated
 from sevenfold.memory.contradiction import ends
-from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
+from sevenfold.memory.entry import MAX_BYTES, MemoryEntry, parse_entry, quoted
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
 from sevenfold.memory.memory import Edits, EntryEdit, KnownEntry, Memory
@@ -107,7 +107,7 @@ def by_rules(entries: Sequence[KnownEntry]) -> Proposal:
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     grouped: set[str] = set()
-    texts = [entry.entry.words for entry in entries]
+    texts = [entry.entry.statement for entry in entries]
     roots = list(map(_roots, texts))
     for number, entry in enumerate(entries):
         if entry.entry.file in grouped:
@@ -177,13 +177,15 @@ def plan(
             continue
         oldest = min(merging, key=lambda entry: entry.when)
         merged = merge(oldest, merging)
-        if len(merged.content) > MOST_BYTES:
+        if len(merged.content) > MAX_BYTES:
             refused.append(f"{_listed(group)}: together they would be too large")
             continue
         edits |= {merged_entry.entry.file: None for merged_entry in merging}
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
-    unmerged = [entry for entry in entries if entry.entry.file not in edits and not entry.entry.over(today)]
+    unmerged = [
+        entry for entry in entries if entry.entry.file not in edits and not entry.entry.has_expired(today)
+    ]
     added = _annotations(unmerged, proposal, there)
     if added:
         done.append(f"added dates, missing files or shorter lines to {_listed(added)}")
@@ -216,7 +218,7 @@ def _contradicted(by_file: Mapping[str, KnownEntry], proposal: Proposal, today: 
         if (
             not {older, newer} <= by_file.keys()
             or by_file[older].entry.pinned
-            or by_file[older].entry.over(today)
+            or by_file[older].entry.has_expired(today)
         ):
             continue
         if not by_file[newer].stamp.trusted or by_file[newer].when <= by_file[older].when:
@@ -230,17 +232,17 @@ def _contradicted(by_file: Mapping[str, KnownEntry], proposal: Proposal, today: 
 
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
     """The names of entries that a search for their own words no longer finds; closed entries do not count."""
-    closed = {entry.entry.file for entry in after if entry.entry.over(today)}
+    closed = {entry.entry.file for entry in after if entry.entry.has_expired(today)}
     held = (entry.entry for entry in before if entry.entry.file not in closed)
-    answerable = (entry for entry in held if _answers(entry.words, before, today))
-    return [entry.name for entry in answerable if not _answers(entry.words, after, today)]
+    answerable = (entry for entry in held if _answers(entry.statement, before, today))
+    return [entry.name for entry in answerable if not _answers(entry.statement, after, today)]
 
 
 def after_edits(entries: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
     """The entries as they would be after these edits."""
     untouched = [entry for entry in entries if entry.entry.file not in edits]
     changed = {file: edit for file, edit in edits.items() if edit is not None}
-    edited = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
+    edited = [KnownEntry(parse_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
     return sorted((*untouched, *edited), key=lambda entry: entry.entry.file)
 
 
@@ -304,11 +306,11 @@ def _unlike(merging: Sequence[KnownEntry], today: str) -> str:
         return "pinned entries are the user's to change"
     if len({entry.stamp.origin for entry in merging}) > 1:
         return "they do not come from the same kind of source"
-    if any(entry.entry.over(today) for entry in merging):
+    if any(entry.entry.has_expired(today) for entry in merging):
         return "one of them no longer holds"
-    first = distinctive_words(merging[0].entry.words)
+    first = distinctive_words(merging[0].entry.statement)
     for entry in merging[1:]:
-        statement_words = distinctive_words(entry.entry.words)
+        statement_words = distinctive_words(entry.entry.statement)
         shared_words = shared(first, statement_words)
         if len(shared_words) < LEAST_SHARED or len(shared_words) < ALIKE * max(
             len(first), len(statement_words)
@@ -316,7 +318,7 @@ def _unlike(merging: Sequence[KnownEntry], today: str) -> str:
             return "they speak of different things"
         if any(map(names_something, first ^ statement_words)):
             return "they name different things"
-        texts = merging[0].entry.words, entry.entry.words
+        texts = merging[0].entry.statement, entry.entry.statement
         if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""

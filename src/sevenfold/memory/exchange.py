@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, shortened, slug
+from sevenfold.memory.entry import MAX_BYTES, PINNED, free_file, is_entry, shortened, slug
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
 
@@ -99,7 +99,7 @@ def _linked_index(entries: Iterable[KnownEntry]) -> str:
         key=lambda entry: entry.file,
     )
     lines = [
-        f"- [{entry.name}]({entry.file}) — {shortened(entry.words, LONGEST_GIST)}" for entry in trusted
+        f"- [{entry.name}]({entry.file}) — {shortened(entry.statement, LONGEST_GIST)}" for entry in trusted
     ]
     return "# Memory\n\n" + "\n".join(lines) + "\n"
 
@@ -165,8 +165,8 @@ def _bytes(text: str) -> bytes:
 def _unfit(path: str, content: bytes) -> str:
     if not path.isascii() and path != path.encode(errors="ignore").decode():
         return "its name is not valid Unicode; rename it"
-    if len(content) > MOST_BYTES:
-        return f"it has more than {MOST_BYTES:,} bytes"
+    if len(content) > MAX_BYTES:
+        return f"it has more than {MAX_BYTES:,} bytes"
     if b"\0" in content[:1024]:
         return "it is not text"
     return "" if content.strip() else "it is empty"
@@ -178,4 +178,4 @@ def free_entry(path: str, taken_names: Iterable[str]) -> str:
     pinned = PINNED if wanted.parent.name == PINNED.strip("/") else ""
     names = (wanted.name.lower(), f"{slug(wanted.stem)}.md", "imported-index.md")
     plain = next(filter(is_entry, (f"{pinned}{name}" for name in names)))
-    return free_name(plain, set(taken_names))
+    return free_file(plain, set(taken_names))

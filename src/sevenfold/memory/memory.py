@@ -24,9 +24,9 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptError
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
+from sevenfold.memory.entry import MAX_BYTES, PINNED, MemoryEntry, is_entry, parse_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
-from sevenfold.memory.index import write_index
+from sevenfold.memory.index import render_index
 from sevenfold.ports import Clock, Folder
 from sevenfold.record.decoding import NOT_JSON
 from sevenfold.record.redact import mask_text
@@ -183,7 +183,7 @@ class Memory:
             if content is None or digest(content) != stamp.sha256:
                 content = self._content(file, stamp)
             if content is not None:
-                parsed = read_entry(file, content)
+                parsed = parse_entry(file, content)
                 listed.append(KnownEntry(parsed, stamp, usage.get(file, EntryUse()), self.path))
         return listed
 
@@ -199,7 +199,7 @@ class Memory:
 
     def index(self) -> str:
         """The index, as it appears in the prompt."""
-        return write_index(self.entries(), self.today())
+        return render_index(self.entries(), self.today())
 
     def generation(self) -> Generation:
         """The current generation, after recording changes that others made to the files."""
@@ -227,8 +227,8 @@ class Memory:
                 problems.append(
                     f"{file}: not an entry; use lower case, end in .md, and put it here or in pinned/"
                 )
-            elif self._folder.read(file, most=MOST_BYTES) is None:
-                problems.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
+            elif self._folder.read(file, most=MAX_BYTES) is None:
+                problems.append(f"{file}: larger than {MAX_BYTES:,} bytes, so it is not used; shorten it")
         for file, stamp in self.generation().entries.items():
             if self._content(file, stamp) is None:
                 problems.append(f"{file}: its content is missing or damaged; undo the change, or forget it")
@@ -284,7 +284,7 @@ class Memory:
     def _closes(self, file: str, before: Provenance, after: Provenance | None) -> bool:
         """Whether a change sets or changes the last valid day of an entry."""
         contents = (self._content(file, stamp) for stamp in (before, after) if stamp)
-        untils = [read_entry(file, content).until if content else "" for content in contents]
+        untils = [parse_entry(file, content).until if content else "" for content in contents]
         return len(untils) == 2 and untils[0] != untils[1]
 
     # -- writing -----------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Memory:
         """End an entry as of today: it is kept, and neither listed nor recalled any more."""
         known_entry = self.entry(name)
         last = date.fromisoformat(self.today()) - timedelta(days=1)
-        content = known_entry.entry.until_day(last.isoformat()).render()
+        content = known_entry.entry.with_until(last.isoformat()).render()
         edit = EntryEdit(content, msgspec.structs.replace(known_entry.stamp, sha256=digest(content)))
         return self.commit({known_entry.entry.file: edit}, "user", f"closed {name}")
 
@@ -424,8 +424,8 @@ class Memory:
             raise InputError(f"{file[:120]!r} is not a valid memory file name (expected NAME.md)")
         if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
             raise Refused(f"{file} is pinned: only the user changes it")
-        if edit is not None and len(edit.content) > MOST_BYTES:
-            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
+        if edit is not None and len(edit.content) > MAX_BYTES:
+            raise InputError(f"{file}: an entry has at most {MAX_BYTES:,} bytes; keep one fact in it")
         if edit is not None and (problem := self.refuses(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
 
@@ -495,7 +495,7 @@ class Memory:
     def _files(self) -> dict[str, bytes | None]:
         """The files that can be entries; None for one that cannot be read or is too large."""
         there = filter(is_entry, self._folder.names())
-        return {file: self._folder.read(file, most=MOST_BYTES) for file in there}
+        return {file: self._folder.read(file, most=MAX_BYTES) for file in there}
 
     def _outside(
         self, current: Generation, files: Mapping[str, bytes | None]
@@ -572,9 +572,9 @@ class Memory:
         usage = self._counted(USAGE, EntryUse)
         entries = []
         for file, stamp in current.entries.items():
-            entry = read_entry(file, self._object(stamp.sha256))
+            entry = parse_entry(file, self._object(stamp.sha256))
             entries.append(KnownEntry(entry, stamp, usage.get(file, EntryUse())))
-        text = write_index(entries, self.today()).encode()
+        text = render_index(entries, self.today()).encode()
         if text != (self._folder.read(INDEX) or b""):
             self._folder.write(INDEX, text)
         self._folder.write(APPLIED, current.id.encode())

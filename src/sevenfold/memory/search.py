@@ -99,12 +99,12 @@ def fitting(
     query_words = distinctive_words(query)
     entry_words = [_words_of(candidate.entry) for candidate in entries]
     # By index, because an entry of the project and one of the user may have the same name.
-    valid = [number for number, candidate in enumerate(entries) if not candidate.entry.over(today)]
+    valid = [number for number, candidate in enumerate(entries) if not candidate.entry.has_expired(today)]
     matches = _matches(query_words, entry_words)
     relevant = {number: matches[number] for number in valid if matches[number].counts >= REQUIRED_WORDS}
     opinions = [(1.0, {number: match.rarity for number, match in relevant.items()})]
     if likeness is not None:
-        scores = likeness.scores(query, [entries[number].entry.words for number in valid])
+        scores = likeness.scores(query, [entries[number].entry.statement for number in valid])
         near = {number: score for number, score in zip(valid, scores, strict=True) if score}
         opinions.append((likeness.weight, near))
     total = fused(opinions)

@@ -324,7 +324,7 @@ def _remembered(shelf: SessionShelf, *, whole: bool) -> list[MemoryLine]:
     for scope in ("project", "user"):
         memory = shelf.memory(user=scope == "user")
         for known in memory.entries():
-            if known.entry.over(memory.today()):
+            if known.entry.has_expired(memory.today()):
                 continue
             text = known.entry.body[:MOST_CHARACTERS] if whole else ""
             about = known.entry.description[:_LONGEST]

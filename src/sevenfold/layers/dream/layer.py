@@ -231,7 +231,7 @@ class Dreamer:
         lines: list[str] = []
         for known_entry in entries:
             origin = "the user" if known_entry.stamp.trusted else "unconfirmed"
-            text = shortened(known_entry.entry.words, 300)
+            text = shortened(known_entry.entry.statement, 300)
             lines.append(f"- {known_entry.entry.name} ({origin}, {day_of_entry(known_entry)}): {text}")
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
         dreaming.user(

@@ -206,7 +206,7 @@ class MemoryKeeper:
         entries = [*self._memory.entries(), *(user_memory.entries() if user_memory is not None else ())]
         likeness = self._likeness() if entries else None
         if likeness is not None:
-            self._texts = [entry.entry.words for entry in entries]
+            self._texts = [entry.entry.statement for entry in entries]
             likeness.prepare(self._texts)
         return fitting(prompt, entries, self._memory.today(), likeness)
 

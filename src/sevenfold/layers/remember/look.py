@@ -82,11 +82,11 @@ class Look(Struct, frozen=True):
         today: str,
     ) -> Look:
         """A look at these messages, with the valid entries of the user's that fit them best."""
-        valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.over(today)]
+        valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.has_expired(today)]
         topics = distinctive_words("\n".join(messages.values()))
 
         def fit(known: KnownEntry) -> tuple[int, float]:
-            return len(shared(distinctive_words(known.entry.words), topics)), known.when
+            return len(shared(distinctive_words(known.entry.statement), topics)), known.when
 
         best = sorted(valid, key=fit, reverse=True)
         return cls(messages, days, around, tuple(best[:MOST_KNOWN]))
@@ -103,7 +103,7 @@ class Look(Struct, frozen=True):
         ]
         lines = []
         for number, known in enumerate(self.entries, 1):
-            words = in_quotes(known.entry.words, LONGEST_KNOWN)
+            words = in_quotes(known.entry.statement, LONGEST_KNOWN)
             lines.append(f'm{number}: "{words}" ({day_of_entry(known)})')
         tools = ""
         if reading:
