@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
+from uuid import uuid4
 
 import pytest
 
@@ -299,6 +303,28 @@ def test_an_allowed_host_is_reached_through_the_proxy(world: World, option: str)
     port = world.listener.port
     line = f"curl -s -m 5 --noproxy '' {option}http://127.0.0.1:{port}/"
     assert "reached" in world.run(line, hosts=(f"127.0.0.1:{port}",))
+
+
+def running(marker: str) -> list[str]:
+    """The programs at work on this machine whose command line has this in it."""
+    lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if marker in line]
+
+
+@pytest.mark.parametrize("world", ["bubblewrap"], indirect=True)
+@pytest.mark.parametrize("left_behind", ["", "sleep 2 & "], ids=["alone", "with_a_program_it_left_behind"])
+def test_nothing_of_the_sandbox_outlives_what_ran_in_it(world: World, left_behind: str) -> None:
+    marker = f"marker-{uuid4()}"
+    port = world.listener.port
+    world.run(f"{left_behind}: {marker}", hosts=(f"127.0.0.1:{port}",))
+    patience = time.monotonic() + 30
+    while running(marker) and time.monotonic() < patience:
+        Event().wait(0.1)
+    assert running(marker) == []
 
 
 @pytest.mark.parametrize("world", ["bubblewrap"], indirect=True)

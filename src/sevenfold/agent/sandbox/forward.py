@@ -11,6 +11,8 @@ import threading
 from contextlib import suppress
 
 CHUNK = 65_536
+LOOK_SECONDS = 1.0
+"""How often it looks whether it is still needed."""
 
 
 def pump(source: socket.socket, sink: socket.socket) -> None:
@@ -35,10 +37,27 @@ def connect(client: socket.socket, path: str) -> None:
         back.join()
 
 
+def is_alone() -> bool:
+    """Whether no process of the sandbox is left but its first, which waits for the others, and this one."""
+    entries = os.listdir("/proc")  # noqa: PTH208 (starts with every command, and pathlib takes long to load)
+    processes = {int(name) for name in entries if name.isdecimal()}
+    return processes <= {1, os.getpid()}
+
+
 def serve(listener: socket.socket, path: str) -> None:
-    """Pass all connections on, for as long as the sandbox exists."""
+    """Pass all connections on, until nothing is left that could ask for one.
+
+    The sandbox lasts as long as any process in it. If this one waited for its end, neither would ever come.
+    """
+    listener.settimeout(LOOK_SECONDS)
     while True:
-        client, _ = listener.accept()
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            if is_alone():
+                return
+            continue
+        client.settimeout(None)
         threading.Thread(target=connect, args=(client, path), daemon=True).start()
 
 
@@ -56,6 +75,7 @@ def main() -> None:
                 with suppress(OSError):
                     os.close(descriptor)
         serve(listener, path)
+        os._exit(0)
     listener.close()
     os.execvp(argv[0], argv)
 
