@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from sevenfold import Session
 from sevenfold.doors.server.account_databases import open_accounts
 from sevenfold.doors.server.accounts import Caller, Tenant
 from sevenfold.doors.server.client import ServerClient
+from sevenfold.doors.server.definition import SayBody
 from sevenfold.doors.server.live import SessionKey, Standing
+from sevenfold.doors.server.problems import Problem
 from sevenfold.doors.server.sessions import ServerLimits
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text
 from sevenfold.lab.simulator.provider import Simulator
@@ -255,3 +258,81 @@ def test_an_idle_session_is_closed_so_that_another_server_can_open_it(tmp_path: 
         http = second.http()
         said = http.post("/v1/sessions/s/say", json={"text": "y", "wait": True}).json()
         assert said["run"]["text"] == "Two."
+
+
+KEY = SessionKey("acme", "", "s")
+
+
+@pytest.mark.spec("S36.13")
+def test_a_session_whose_run_begins_while_it_is_to_be_erased_is_not_erased(tmp_path: Path) -> None:
+    gate = Gate()
+    with served(tmp_path, gate) as here:
+        http = here.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False})
+        sessions = here.server.sessions
+
+        async def begin_during_an_erasure() -> None:
+            async with sessions.using(KEY, Caller(Tenant("acme"), "")) as live:
+                erasing = asyncio.create_task(sessions.erase(KEY))
+                await asyncio.sleep(0)  # Now the erasure waits for the session.
+                await sessions.in_thread(partial(live.say, SayBody("Think."), "m1"))
+                run = await sessions.start(live)
+            try:
+                with pytest.raises(Problem, match="interrupt it first"):
+                    await erasing
+            finally:
+                gate.let.set()
+                await run.done
+
+        asyncio.run_coroutine_threadsafe(begin_during_an_erasure(), sessions.loop).result(60)
+        assert http.get("/v1/sessions/s").json()["status"] == "idle"
+        assert http.delete("/v1/sessions/s").status_code == 204
+
+
+@pytest.mark.spec("S36.13")
+def test_a_run_that_is_not_taken_as_a_job_leaves_its_session_free_and_due(tmp_path: Path) -> None:
+    with served(tmp_path, scripted("One.")) as here:
+        http = here.http()
+        http.post("/v1/sessions", json={"id": "s", "memory": False})
+        sessions = here.server.sessions
+        sessions._jobs.close()
+        refused = http.post("/v1/sessions/s/say", json={"text": "Think."})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (409, "not_now")
+        assert sessions.run_of(KEY) is None
+        live = sessions.live(KEY)
+        assert live is not None
+        assert not live.working
+    with served(tmp_path, scripted("One.")) as here:
+        told = here.http().get("/v1/sessions/s/events?until=idle").text
+        assert [data["text"] for _, name, data in events_of(told) if name == "answer"] == ["One."]
+
+
+@pytest.mark.spec("S36.13")
+def test_a_full_server_closes_the_idle_session_that_was_used_longest_ago_of_those_nobody_uses(
+    tmp_path: Path,
+) -> None:
+    with served(
+        tmp_path, scripted(*["Yes."] * 9), limits=ServerLimits(sessions=2, drain_seconds=5)
+    ) as here:
+        http = here.http()
+        for name in ("s", "b", "c"):
+            http.post("/v1/sessions", json={"id": name, "memory": False})
+        sessions = here.server.sessions
+        held = threading.Event()
+
+        async def hold(free: asyncio.Event) -> None:
+            async with sessions.using(KEY, None):
+                held.set()
+                await free.wait()
+
+        free = asyncio.Event()
+        holding = asyncio.run_coroutine_threadsafe(hold(free), sessions.loop)
+        assert held.wait(60)
+        for name in ("b", "c", "b"):
+            answered = http.post(f"/v1/sessions/{name}/say", json={"text": "x", "wait": True})
+            assert answered.status_code == 200
+            is_open = sessions.live(SessionKey("acme", "", name)) is not None
+            assert is_open
+        sessions.loop.call_soon_threadsafe(free.set)
+        holding.result(60)
+        assert sessions.live(KEY) is not None

@@ -115,8 +115,8 @@ class LiveSession:
         self.client = client
         self.working = False
         """Whether a run is under way, or about to begin."""
-        self.owed = False
-        """Whether a run is due that nobody has begun: an earlier server left it, or this one is about to begin it."""
+        self.run_due = False
+        """Whether a run is to be started: an earlier server left it, or this one is about to start it."""
         self.used_at = time.monotonic()
         self.last: SessionRunEnd | None = None
         """How the newest run here ended."""
@@ -133,7 +133,7 @@ class LiveSession:
 
     def standing(self) -> Standing:
         """What it is doing."""
-        return Standing("working") if self.working or self.owed else self.recorded()
+        return Standing("working") if self.working or self.run_due else self.recorded()
 
     def recorded(self) -> Standing:
         """What it would be doing by its log alone, if nobody works on it."""
@@ -144,9 +144,9 @@ class LiveSession:
         """Behind everything that has been told."""
         return self.feed.place
 
-    def settled(self) -> None:
-        """No run is due any more: whoever waits for one looks again."""
-        self.owed = False
+    def clear_due_run(self) -> None:
+        """No run is due any more: streams that wait for one check the status again."""
+        self.run_due = False
         self.feed.wake()
 
     # -- what may be asked of it -----------------------------------------------------------------

@@ -250,11 +250,11 @@ class Api:
         async with self._sessions.using(key, caller) as live:
             place = live.place
             run = self._sessions.run_of(key)
-            if live.owed:
+            if live.run_due:
                 # An earlier server left it, and this one has not come to it yet.
                 run = await self._sessions.start(live)
             # What is recorded now is work at once: a stream must not end before the run begins.
-            live.owed = True
+            live.run_due = True
             try:
                 if await in_thread(partial(begin, live)):
                     # Another request of this tenant may have taken the last place; what was said is on record all the
@@ -262,7 +262,7 @@ class Api:
                     self._sessions.check_room(key)
                     run = await self._sessions.start(live)
             finally:
-                live.settled()
+                live.clear_due_run()
         if STREAM_TYPE in request.headers.get("accept", ""):
             return self.streams.open(request, key, place, until_idle=True)
         if wait and run is not None:
@@ -284,7 +284,7 @@ class Api:
             await self._sessions.interrupt(live, run)
             return ApiAnswer({"id": key.name, "interrupted": True, **described(live.standing())})
         async with self._sessions.using(key, caller) as live:
-            if live.owed:
+            if live.run_due:
                 await self._sessions.disown(live)
                 return ApiAnswer({"id": key.name, "interrupted": True, **described(live.standing())})
             state = await self._sessions.in_thread(live.standing)

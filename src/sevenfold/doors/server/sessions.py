@@ -1,11 +1,11 @@
-"""All sessions of a server: where they are kept, which are open here, and when they are closed.
+"""All sessions of a server: where they are stored, which are open here, and when they are closed.
 
 A session is opened by the first request that needs its agent, and stays open while it is used and for some minutes
-more: opening reads it from its last compaction on. While it is open here, other servers refuse to open it. Each session
-is used by one request at a time.
+more, since opening it means to read its log from the last compaction on. While it is open here, other servers refuse to
+open it. Each session is used by one request at a time.
 
-A run is a job. That it was begun is on record too, so that a run whose server died is gone on with by the next one: the
-log says how far it came.
+Each run is a job. The server also records that a run has started, so if it dies, another server resumes the run from
+the session's log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,7 +20,6 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -41,43 +39,44 @@ from sevenfold.doors.server.feed import Feed
 from sevenfold.doors.server.live import LiveSession, SessionKey, SessionRunEnd, Standing, standing
 from sevenfold.doors.server.metrics import ServerMetrics
 from sevenfold.doors.server.problems import Problem
+from sevenfold.doors.server.user_stores import UserStores
 from sevenfold.errors import InputError, SevenfoldError, TranscriptLocked, TranscriptMissing
 from sevenfold.jobs import JobLimits, JobSpec, RunningJob
 from sevenfold.ports import Client, Log, SessionInfo, Store
 from sevenfold.profiles import find
 from sevenfold.providers.registry import client_for
 from sevenfold.session.factory import OFFLINE_JOBS
-from sevenfold.stores.files import private_folder, safe_name
-from sevenfold.stores.home import Project
-from sevenfold.stores.jsonl.store import JsonlStore
-from sevenfold.stores.registry import open_store
+from sevenfold.stores.files import safe_name
 from sevenfold.work.threads import ThreadJobs
 
 DEFINITION = "server-session.json"
-"""The file of a session that says what it is made of."""
+"""The file with the definition of a session."""
 ADOPTING_SECONDS = 30.0
-"""Between two looks for runs that nobody does any more."""
+"""Seconds between checks for runs whose server died."""
+_ENDED_JOB_SECONDS = 30.0
+"""How long a job that has ended can still be found; the session's log has its outcome."""
 _CLOSING_SECONDS = 5.0
+"""Seconds between checks for sessions to close."""
 _PAUSING_SECONDS = 10.0
-"""How long a run may take to come to its next request when the server stops."""
+"""How long a run may take to reach its next request when the server stops."""
 _INTERRUPTING_SECONDS = 0.2
+"""Seconds between two attempts to interrupt a run."""
 SESSION_RUN = "session_run"
-_MOST_STORES = 10_000
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class ServerLimits(Struct, frozen=True):
-    """How much a server takes on."""
+    """The limits of a server."""
 
     runs: int = 64
     """Runs at the same time."""
     tenant_runs: int = 32
     """Runs of one tenant at the same time."""
     waiting: int = 128
-    """Runs that wait for another one to end."""
+    """Runs that wait until another one has ended."""
     sessions: int = 1_000
-    """Open sessions, those that are idle included."""
+    """Open sessions, including idle ones."""
     streams: int = 1_000
     """Streams at the same time."""
     requests: int = 500
@@ -85,9 +84,9 @@ class ServerLimits(Struct, frozen=True):
     body_bytes: int = 8 << 20
     """Bytes of a request's body."""
     idle_seconds: float = 600.0
-    """How long a session stays open that nobody uses."""
+    """How long an unused session stays open."""
     drain_seconds: float = 30.0
-    """How long runs under way may take when the server stops."""
+    """How long runs may continue when the server stops."""
 
 
 class ServerOptions(Struct, frozen=True):
@@ -96,18 +95,18 @@ class ServerOptions(Struct, frozen=True):
     store: Path | str
     """A folder, or the URL of a database."""
     models: tuple[str, ...]
-    """The models that sessions may use, the usual one first; none: any."""
+    """The models that sessions may use, the default first; empty allows any."""
     workspace: Path
-    """An empty folder that agents believe to be in."""
+    """An empty folder: the working folder of all agents."""
     tools: Mapping[str, Any] = {}
-    """The tools that the server carries out, by name."""
+    """The tools that run in the server, by name."""
     make_client: Callable[[str], Client] | None = None
-    """Makes the client for a model; by default the environment decides."""
+    """Makes the client for a model; by default, clients are configured by the environment."""
     limits: ServerLimits = ServerLimits()
 
 
 class SessionRun(Struct, frozen=True):
-    """A run that is under way here, or waits for another one to end."""
+    """A run that is running here or waiting for its turn."""
 
     job: str
     """The key of its job."""
@@ -115,18 +114,20 @@ class SessionRun(Struct, frozen=True):
 
 
 class Sessions:
-    """The sessions of a server; its methods are called on the event loop."""
+    """The sessions of a server.
+
+    Its methods are called on the event loop, except those marked "may block", which are called in threads.
+    """
 
     def __init__(self, options: ServerOptions, accounts: Accounts, metrics: ServerMetrics) -> None:
         self.options = options
         self.accounts = accounts
         self.draining = False
-        """Whether nothing new is begun, because the server stops."""
+        """Whether no new runs are started because the server is stopping."""
         self._metrics = metrics
         self._live: dict[SessionKey, LiveSession] = {}
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
-        self._stores: dict[tuple[str, str], Store] = {}
-        self._opening = threading.Lock()
+        self._stores = UserStores(options.store)
         self._clients: dict[str, Client] = {}
         self._running: dict[SessionKey, SessionRun] = {}
         self.threads = CapacityLimiter(max(8, options.limits.requests))
@@ -141,25 +142,17 @@ class Sessions:
         self.loop = asyncio.get_running_loop()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do something that blocks."""
+        """Run a function that may block in a thread."""
         return await to_thread.run_sync(work, limiter=self.threads)
 
     # -- stores ----------------------------------------------------------------------------------
 
     def store_of(self, tenant: str, user: str) -> Store:
         """The store with the sessions and the memory of one user of a tenant; may block."""
-        with self._opening:
-            store = self._stores.pop((tenant, user), None) or _opened_store(
-                self.options.store, tenant, user
-            )
-            self._stores[tenant, user] = store
-            if len(self._stores) > _MOST_STORES:
-                # Sessions that are open go on with it: its connections are shared with the others.
-                self._stores.pop(next(iter(self._stores))).close()
-        return store
+        return self._stores.of(tenant, user)
 
     def definition_of(self, key: SessionKey) -> SessionDefinition:
-        """What a session is made of; raises `Problem` if there is none. May block."""
+        """The definition of a session; raises `Problem` if there is none. May block."""
         raw = self.store_of(key.tenant, key.user).agent_files(key.name).read(DEFINITION)
         if raw is None:
             raise problems.no_session(key.name)
@@ -167,11 +160,14 @@ class Sessions:
             return msgspec.json.decode(raw, type=SessionDefinition)
         except msgspec.MsgspecError as error:
             raise Problem(
-                409, "session_too_new", f"this session was made by another version of the server: {error}"
+                409,
+                "session_too_new",
+                f"this session was made by another server version ({error}); upgrade this server or create a new "
+                "session",
             ) from error
 
     def create(self, key: SessionKey, definition: SessionDefinition, caller: Caller) -> bool:
-        """Make a session; False if it is there already. Raises `Problem` if it is another one. May block."""
+        """Create a session; False if it exists already. Raises `Problem` if its definition differs. May block."""
         self._check(definition, caller)
         folder = self.store_of(key.tenant, key.user).agent_files(key.name)
         with folder.lock(wait=5.0):
@@ -185,13 +181,16 @@ class Sessions:
         raise Problem(
             409,
             "session_exists",
-            f"there is a session {key.name!r} that is made of something else; choose another id",
+            f"session {key.name!r} exists with a different definition; choose another id",
         )
 
     def _check(self, definition: SessionDefinition, caller: Caller) -> None:
         models = self.options.models
         if models and definition.model not in models:
-            raise InputError(f"this server has no model {definition.model!r}; it has: {', '.join(models)}")
+            raise InputError(
+                f"this server has no model {definition.model!r}; choose one of: {', '.join(models)}"
+            )
+        # Called for its exceptions alone, as `control_fields` below.
         definitions.tools_of(definition, self.options.tools)
         profile = find(definition.model)
         if definition.max_tokens > profile.max_output and definition.max_tokens != USUAL_ANSWER:
@@ -207,21 +206,21 @@ class Sessions:
             raise InputError(unpriced(definition.model))
 
     def log_of(self, key: SessionKey) -> Log | None:
-        """The log of a session, to be read; None if nothing has been said. May block."""
+        """The log of a session, to be read; None if it has none yet. May block."""
         try:
             return self.store_of(key.tenant, key.user).read(key.name)
         except TranscriptMissing:
             return None
 
     def recorded_standing(self, key: SessionKey) -> Standing:
-        """What a session is doing that is not open here, by its log. May block."""
+        """The status of a session that is not open here, by its log. May block."""
         definition = self.definition_of(key)
         log = self.log_of(key)
         if log is None:
             return Standing("idle")
         state = standing(resume(log), definition.client_tools)
         if state.status == "unfinished" and self.accounts.has_run(key.tenant, key.user, key.name):
-            # On another server, or on one that died, and then the next one goes on with it.
+            # Another server runs it, or one that died did, and then the next one resumes it.
             return Standing("working")
         return state
 
@@ -237,16 +236,17 @@ class Sessions:
 
     @asynccontextmanager
     async def using(self, key: SessionKey, caller: Caller | None) -> AsyncIterator[LiveSession]:
-        """Open a session if it is not, and use it alone; ``caller`` is who has asked, None for the server itself."""
+        """Open a session if needed, and use it exclusively; ``caller`` is None for the server itself."""
         async with self._alone(key):
             live = self._live.get(key)
             if live is None:
                 if caller is None:
                     caller = await self.in_thread(partial(self._owner, key))
-                if len(self._live) >= self.options.limits.sessions and not await self._close_oldest():
+                if len(self._live) >= self.options.limits.sessions and not await self._make_room():
                     raise problems.busy(
                         "server_full",
-                        "too many sessions are open on this server; try again later",
+                        f"this server has reached its limit of {self.options.limits.sessions:,} open sessions, and all "
+                        "are in use; try again later or send the request to another server",
                         status=503,
                     )
                 live = await self.in_thread(partial(self._open, key, caller))
@@ -268,7 +268,10 @@ class Sessions:
     def _owner(self, key: SessionKey) -> Caller:
         tenant = self.accounts.tenant(key.tenant)
         if tenant is None:
-            raise InputError("the tenant of this session is not there any more")
+            raise InputError(
+                f"tenant {key.tenant!r} of this session no longer exists; restore it: sevenfold tenants add "
+                f"{key.tenant}"
+            )
         return Caller(tenant, key.user)
 
     def _open(self, key: SessionKey, caller: Caller) -> LiveSession:
@@ -292,9 +295,9 @@ class Sessions:
         )
         try:
             live = LiveSession(key, definition, agent, client, partial(Feed, self.loop))
-            # Whoever opens it before the run is adopted is to see that it works.
+            # A request that comes before the run is adopted must see that the session is working.
             if live.recorded().status == "unfinished":
-                live.owed = self.accounts.has_run(key.tenant, key.user, key.name)
+                live.run_due = self.accounts.has_run(key.tenant, key.user, key.name)
         except BaseException:
             agent.close()
             raise
@@ -308,13 +311,16 @@ class Sessions:
             client = self._clients.setdefault(model, client)
         return client
 
-    async def _close_oldest(self) -> bool:
+    async def _make_room(self) -> bool:
+        """Close the least recently used of the idle sessions that no request uses; False if there is none."""
         idle = [live for live in self._live.values() if not live.working]
-        oldest = min(idle, key=lambda live: live.used_at, default=None)
-        return oldest is not None and await self._close(oldest.key)
+        for live in sorted(idle, key=lambda live: live.used_at):
+            if await self._close(live.key):
+                return True
+        return False
 
     async def close_idle(self, seconds: float) -> None:
-        """Close the sessions that nobody has used for some seconds."""
+        """Close the sessions that have not been used for this long."""
         before = time.monotonic() - seconds
         old = [live.key for live in self._live.values() if not live.working and live.used_at <= before]
         for key in old:
@@ -322,7 +328,7 @@ class Sessions:
                 await self._close(key)
 
     async def _close(self, key: SessionKey) -> bool:
-        """Close a session, unless it is used; False if it is."""
+        """Close a session; False if it is in use or not open."""
         lock = self._locks.get(key)
         if lock is not None and lock.locked():
             return False
@@ -330,19 +336,22 @@ class Sessions:
             live = self._live.get(key)
             if live is None or live.working:
                 return False
-            # Out of the way first: whoever wants it next waits for the lock, and opens it anew.
+            # Removed before it is closed: the next request waits for the lock and opens it again.
             del self._live[key]
             await self.in_thread(live.close)
         return True
 
     async def erase(self, key: SessionKey) -> None:
-        """Remove a session for good."""
-        live = self._live.get(key)
-        if live is not None and live.working:
-            raise problems.busy("session_working", "the session is working; interrupt it first", status=409)
+        """Delete a session permanently; raises `Problem` if it is working."""
         async with self._alone(key):
-            live = self._live.pop(key, None)
+            live = self._live.get(key)
+            # Checked under the lock: a run may begin while the erasure waits for it.
+            if live is not None and live.working:
+                raise problems.busy(
+                    "session_working", "the session is working; interrupt it first", status=409
+                )
             if live is not None:
+                del self._live[key]
                 await self.in_thread(live.close)
 
             def erase() -> None:
@@ -354,57 +363,69 @@ class Sessions:
     # -- runs ------------------------------------------------------------------------------------
 
     def check_room(self, key: SessionKey) -> None:
-        """Raise `Problem` if no run can be begun now."""
+        """Raise `Problem` if no run can be started now."""
         limits = self.options.limits
         if self.draining:
             raise problems.busy(
                 "server_stopping",
-                "this server is about to stop; send the request to another one",
+                "this server is stopping; send the request to another one",
                 status=503,
             )
-        if len(self._running) >= limits.runs + limits.waiting:
+        max_runs = limits.runs + limits.waiting
+        if len(self._running) >= max_runs:
             raise problems.busy(
-                "server_busy", "this server has as many runs as it takes; try again later", seconds=5
+                "server_busy",
+                f"this server has reached its limit of {max_runs} runs; try again later or send the request to another "
+                "server",
+                seconds=5,
             )
-        tenants = Counter(running.tenant for running in self._running)
-        most = limits.tenant_runs + limits.waiting // 2
-        if tenants[key.tenant] >= most:
+        runs_by_tenant = Counter(running.tenant for running in self._running)
+        # One tenant can fill only half of the queue.
+        max_tenant_runs = limits.tenant_runs + limits.waiting // 2
+        if runs_by_tenant[key.tenant] >= max_tenant_runs:
             raise problems.busy(
                 "tenant_busy",
-                f"this tenant has {most} runs under way or waiting, which is the limit; wait for one to end",
+                f"tenant {key.tenant!r} has reached its limit of {max_tenant_runs} runs; wait until one has ended",
                 seconds=5,
             )
 
     async def start(self, live: LiveSession) -> SessionRun:
-        """Begin a run; the caller uses the session."""
+        """Start a run; call it within `using`."""
         key = live.key
         await self.in_thread(partial(self.accounts.begin_run, key.tenant, key.user, key.name))
         spec = JobSpec(
             SESSION_RUN,
             key=secrets.token_hex(16),
             payload={"user": key.user, "session": key.name},
-            # What one user calls a session is nothing to the sessions of another one.
+            # Users choose the names of their sessions, so two users may choose the same.
             session=f"{safe_name(key.user)}/{key.name}",
             model=live.definition.model,
             attempts=1,
         )
         run = SessionRun(spec.key, self.loop.create_future())
         live.working = True
-        live.owed = False
+        live.run_due = False
         self._running[key] = run
-        self._jobs.for_tenant(key.tenant).submit(spec)
+        try:
+            self._jobs.for_tenant(key.tenant).submit(spec)
+        except BaseException:
+            # The run stays recorded as begun, so it is due: `adopt`, here or on the next server, starts it.
+            del self._running[key]
+            live.working = False
+            live.run_due = True
+            raise
         return run
 
     def _carry_out(self, job: RunningJob) -> Any:
-        """Carry out a run, in a thread of its own."""
-        given = job.job.spec.payload
-        key = SessionKey(job.tenant, str(given["user"]), str(given["session"]))
+        """Carry out a run, in a thread of its own. Blocks."""
+        payload = job.job.spec.payload
+        key = SessionKey(job.tenant, str(payload["user"]), str(payload["session"]))
         live = self._live[key]
         end = SessionRunEnd("failed")
         began = time.monotonic()
 
         def stop() -> None:
-            # Whoever cancels a run wants it to stop; a server that stops only hands it over.
+            # A user who cancels a run wants it to end; a server that stops only hands it over.
             if job.stopping == "cancelled":
                 live.interrupt()
             else:
@@ -424,9 +445,9 @@ class Sessions:
         return msgspec.to_builtins(end)
 
     def _ended(self, live: LiveSession, end: SessionRunEnd) -> None:
-        """Take note that a run has ended, and tell of it."""
-        # The next server goes on with one that was paused, so for streams it has not ended.
-        live.owed = end.paused
+        """Update the state after a run has ended, and tell the streams."""
+        # The next server resumes a paused run, so for streams it has not ended.
+        live.run_due = end.paused
         live.working = False
         live.used_at = time.monotonic()
         run = self._running.pop(live.key)
@@ -438,11 +459,11 @@ class Sessions:
         run.done.set_result(None)
 
     def run_of(self, key: SessionKey) -> SessionRun | None:
-        """The run of a session that is under way here."""
+        """The run of a session here, running or waiting; None if there is none."""
         return self._running.get(key)
 
     async def interrupt(self, live: LiveSession, run: SessionRun) -> None:
-        """Stop a run, and wait until it has ended."""
+        """Interrupt a run, and wait until it has ended."""
         jobs = self._jobs.for_tenant(live.key.tenant)
         job = await self.in_thread(partial(jobs.cancel, run.job))
         if job.status == "cancelled" and not job.began:
@@ -450,82 +471,92 @@ class Sessions:
             await self.in_thread(partial(self.accounts.end_run, key.tenant, key.user, key.name))
             self._ended(live, SessionRunEnd("interrupted"))
         while not run.done.done():
-            # Again: the run may not have begun when it was told to stop.
+            # Repeated: the first attempt may have come before the run began.
             await self.in_thread(live.interrupt)
             await asyncio.wait([run.done], timeout=_INTERRUPTING_SECONDS)
 
     async def disown(self, live: LiveSession) -> None:
-        """Do not go on with a run that an earlier server left."""
+        """Abandon a run that an earlier server did not finish."""
         key = live.key
         await self.in_thread(partial(self.accounts.end_run, key.tenant, key.user, key.name))
-        live.settled()
+        live.clear_due_run()
 
     async def adopt(self) -> None:
-        """Go on with runs whose server died."""
-        for named in await self.in_thread(self.accounts.runs):
-            key = SessionKey(*named)
+        """Resume runs whose server died."""
+        for tenant, user, session in await self.in_thread(self.accounts.runs):
+            key = SessionKey(tenant, user, session)
             if key in self._running or self.draining:
                 continue
-            try:
-                self.check_room(key)
-                async with self.using(key, None) as live:
-                    if live.working:
-                        continue
-                    state = await self.in_thread(live.recorded)
-                    if state.status == "unfinished":
-                        await self.start(live)
-                        continue
-            except TranscriptLocked:
-                continue  # its server lives
-            except Problem as problem:
-                if problem.status != 404:
-                    continue
-            except SevenfoldError:
-                _log.warning("a run of an earlier server cannot be gone on with", exc_info=True)
-                continue
-            await self.in_thread(partial(self.accounts.end_run, *named))
+            if not await self._adopt_run(key):
+                await self.in_thread(partial(self.accounts.end_run, tenant, user, session))
+
+    async def _adopt_run(self, key: SessionKey) -> bool:
+        """Resume the run of a session if possible; False if it is over, so that its record can be removed."""
+        try:
+            self.check_room(key)
+            async with self.using(key, None) as live:
+                if live.working:
+                    return True
+                state = await self.in_thread(live.recorded)
+                if state.status != "unfinished":
+                    return False
+                await self.start(live)
+        except TranscriptLocked:
+            pass  # The server that runs it is alive.
+        except Problem as problem:
+            # If its session was deleted, there is nothing to resume; other problems, such as a full server, pass.
+            return problem.status != 404
+        except SevenfoldError:
+            _log.warning(
+                "cannot resume the run of session %s (tenant %s, user %s); will retry in %.0f s",
+                key.name,
+                key.tenant,
+                key.user,
+                ADOPTING_SECONDS,
+                exc_info=True,
+            )
+        return True
 
     def _forget_jobs(self) -> None:
-        """Forget the jobs that ended: the logs know what came of them."""
+        """Forget jobs that ended a while ago: the logs have their outcomes."""
         for tenant in {key.tenant for key in list(self._live)}:
-            self._jobs.for_tenant(tenant).forget(time.time() - ADOPTING_SECONDS)
+            self._jobs.for_tenant(tenant).forget(time.time() - _ENDED_JOB_SECONDS)
 
     # -- stopping --------------------------------------------------------------------------------
 
     async def drain(self) -> int:
-        """Let the runs under way end; returns how many are left.
+        """Wait for the runs to end; returns how many are left.
 
-        Runs that take too long are paused before their next request, and the next server goes on with them. What does
-        not even come to that (an answer that takes minutes) is left as if the server had been killed.
+        Runs that take too long are paused before their next request, and the next server resumes them. A run that does
+        not reach its next request in time (a model may answer for minutes) is left as if the server had been killed.
         """
         self.draining = True
-        await self._all_done(self.options.limits.drain_seconds)
+        await self._wait_for_runs(self.options.limits.drain_seconds)
         for key in self._running:
             self._live[key].pause()
-        await self._all_done(_PAUSING_SECONDS)
+        await self._wait_for_runs(_PAUSING_SECONDS)
         return len(self._running)
 
     async def close(self) -> None:
-        """Close everything that is open, but for runs that could not be paused."""
+        """Close everything except runs that could not be paused."""
         await self.close_idle(0.0)
         if not self._running:
             await self.in_thread(self._jobs.close)
             for client in self._clients.values():
                 if self.options.make_client is None:
                     await self.in_thread(client.close)
-            for store in self._stores.values():
-                await self.in_thread(store.close)
+            await self.in_thread(self._stores.close)
 
-    async def _all_done(self, seconds: float) -> None:
+    async def _wait_for_runs(self, seconds: float) -> None:
         if self._running:
             await asyncio.wait([run.done for run in self._running.values()], timeout=seconds)
 
     async def keep_house(self, stopping: asyncio.Event) -> None:
         """Close idle sessions and adopt runs, until the server stops."""
-        next_look = 0.0
+        next_check = 0.0
         while not stopping.is_set():
-            if time.monotonic() >= next_look:
-                next_look = time.monotonic() + ADOPTING_SECONDS
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + ADOPTING_SECONDS
                 with suppress(SevenfoldError):
                     await self.in_thread(self.accounts.settle_lost)
                     await self.in_thread(self._forget_jobs)
@@ -538,19 +569,3 @@ class Sessions:
 
 SYSTEM = (Path(__file__).with_name("system.md")).read_text(encoding="utf-8").strip()
 """The system prompt of sessions that have none of their own."""
-
-
-def _opened_store(base: Path | str, tenant: str, user: str) -> Store:
-    """The store of one user of a tenant: nothing of another one's can be seen in it."""
-    text = str(base)
-    if "://" not in text:
-        folder = Project(Path(base) / "sessions").of_tenant(tenant).folder / "users" / safe_name(user)
-        private_folder(folder)
-        return JsonlStore(folder, tenant="", project=Project(folder))
-    parts = urlsplit(text)
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    given |= {"tenant": tenant, "project": f"user:{user}", "end_user": user}
-    store = open_store(urlunsplit(parts._replace(query=urlencode(given))))
-    if store.tenant != tenant:
-        raise InputError(f"the store {parts.scheme}:// keeps no tenants apart, so a server cannot use it")
-    return store
