@@ -95,6 +95,16 @@ def test_the_value_in_an_env_file_ends_before_its_comment(line: str, value: str)
 
 
 @pytest.mark.spec("S12.4")
+@given(
+    st.text(st.characters(exclude_characters="\"'\\\r\n", exclude_categories=["Z", "C"])),
+    st.sampled_from("\"'"),
+)
+def test_a_quoted_value_in_an_env_file_is_read_whole_whatever_is_in_it(value: str, quote: str) -> None:
+    line = f"export API_KEY = {quote}{value} #{value}{quote}  # prod {value}"
+    assert parse_dotenv(line) == {"API_KEY": f"{value} #{value}"}
+
+
+@pytest.mark.spec("S12.4")
 @pytest.mark.parametrize("escaped_slashes", [True, False])
 @pytest.mark.parametrize("value", ['p"ss/w\\rd-77', "schlüssel/77\U0001f511"])
 def test_a_known_secret_in_json_is_masked_with_either_spelling_of_a_slash(

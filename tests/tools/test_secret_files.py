@@ -9,7 +9,8 @@ import pytest
 
 from sevenfold.agent.agent_events import Mentioned
 from sevenfold.agent.executor import Asked, Consented
-from sevenfold.agent.secret_files import NOTE, named_secret, secret_inside
+from sevenfold.agent.secret_files import NOTE, masked, named_secret, secret_inside
+from sevenfold.agent.tools.output import ToolOutput
 from tests.agent.working import agent, model_of, results, texts, use
 
 PASSWORD = "Tr0ub4dor&3x"
@@ -192,6 +193,12 @@ def test_in_a_file_named_like_secrets_every_telling_value_is_masked(folder: Path
             shown = str(results(model_of(made).requests[-1])["toolu_1"])
             assert WORD not in shown
             assert "DEBUG=true" in shown
+
+
+@pytest.mark.spec("S22.22")
+def test_in_a_file_named_like_secrets_a_value_is_masked_beyond_what_may_be_a_comment() -> None:
+    shown = masked(ToolOutput("password = first-half #second-half\n"), named=True).content
+    assert "second-half" not in str(shown)
 
 
 @pytest.mark.spec("S22.21")

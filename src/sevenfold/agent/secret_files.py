@@ -132,6 +132,8 @@ def _masked(text: str, *, named: bool) -> str:
         return mask(text).text
     # Lines may have numbers before them, as Read shows them.
     unnumbered = _LINE_NUMBER.sub("", text)
-    values = (value for value in parse_dotenv(unnumbered).values() if len(value) >= _LEAST_VALUE)
+    # The file may have another format, where # begins no comment: rather a comment too many is masked.
+    assigned = parse_dotenv(unnumbered, comments=False)
+    values = (value for value in assigned.values() if len(value) >= _LEAST_VALUE)
     secrets = {value: value for value in values if not _OPEN_WORDS.fullmatch(value)}
     return mask(text, KnownSecrets(secrets)).text

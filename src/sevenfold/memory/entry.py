@@ -32,9 +32,6 @@ MAX_BYTES = 100_000
 """The largest size of an entry."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-_NAME_RULES = (
-    "use 1 to 80 characters: a to z, digits, dots, dashes and underscores; begin with a letter or digit"
-)
 _MAX_SHOWN_NAME = 80
 _MAX_SLUG_CHARS = 48
 """A file name of this length still fits a line of a listing, and says what the entry is about."""
@@ -144,7 +141,10 @@ def new_entry(name: str, kind: Kind, description: str, body: str, *, pinned: boo
     """A new entry; raises `InputError` if the name is not allowed."""
     # The name is checked alone: with a folder before it, it could make a pinned entry of one that is not.
     if not _NAME.fullmatch(name):
-        raise InputError(f"{_shown_name(name)} is not a valid entry name; {_NAME_RULES}")
+        raise InputError(
+            f"{_shown_name(name)} is not a valid entry name; use 1 to 80 characters: a to z, digits, dots, dashes and "
+            "underscores; begin with a letter or digit"
+        )
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
         raise InputError(f"{name!r} is the index and cannot be an entry; choose another name")

@@ -81,9 +81,15 @@ def secret_values(variables: Mapping[str, str]) -> set[str]:
     return {value for name, value in variables.items() if is_secret_name(name) and _is_distinctive(value)}
 
 
-def parse_dotenv(text: str) -> dict[str, str]:
-    """The variables that a file such as ``.env`` sets; escapes within quotes stay as they are written."""
-    return {name: _dotenv_value(value.strip()) for name, value in _ASSIGNMENT.findall(text)}
+def parse_dotenv(text: str, *, comments: bool = True) -> dict[str, str]:
+    """The variables that a file such as ``.env`` sets; escapes within quotes stay as they are written.
+
+    In some other formats a ``#`` behind a value belongs to it: without ``comments`` the whole line counts.
+    """
+    values = {name: value.strip() for name, value in _ASSIGNMENT.findall(text)}
+    if not comments:
+        return {name: value.strip("\"'") for name, value in values.items()}
+    return {name: _dotenv_value(value) for name, value in values.items()}
 
 
 def _dotenv_value(written: str) -> str:
