@@ -18,7 +18,7 @@ from sevenfold.agent.sandbox.machine import this_machine
 from sevenfold.agent.sandbox.policy import make_policy
 from sevenfold.agent.sandbox.sandbox import Sandbox
 from sevenfold.agent.tools.searchers import find_ripgrep
-from sevenfold.cli.text import clean, size, write
+from sevenfold.cli.text import clean, folder_path, size, write
 from sevenfold.providers import registry
 from sevenfold.stores.home import user_home
 from sevenfold.stores.settings_files import FILE, load
@@ -51,12 +51,12 @@ class Checkup(Struct, frozen=True):
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER")
+    command.add_argument("folder", nargs="?", type=folder_path, default=".", metavar="FOLDER")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if something will not work, else 0."""
-    checkups = list(_checkups(options.folder.expanduser().resolve()))
+    checkups = list(_checkups(options.folder))
     lines = [
         f"{_SIGNS[checkup.verdict]} {checkup.subject:<10} {clean(checkup.says)}\n" for checkup in checkups
     ]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
@@ -233,21 +233,24 @@ def number(kind: type[N], low: float, description: str, high: float = float("inf
 positive = number(int, 1, "a whole number above 0")
 
 
+def folder_path(text: str, *, exists: bool = False) -> Path:
+    """Read an argument that names a folder, with its links resolved; with ``exists``, it must exist."""
+    try:
+        path = Path(text).expanduser().resolve()
+        if path.is_dir() or not exists:
+            return path
+        why = "there is no such folder"
+    except (OSError, RuntimeError, ValueError) as error:
+        # Such as a loop of links, or the home of an unknown user.
+        why = getattr(error, "strerror", None) or str(error)
+    raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
+
+
 def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> None:
     """Add the option ``--folder``, whose links are resolved; with ``exists``, the folder must exist."""
-
-    def read(text: str) -> Path:
-        try:
-            path = Path(text).expanduser().resolve()
-            if path.is_dir() or not exists:
-                return path
-            why = "there is no such folder"
-        except (OSError, RuntimeError, ValueError) as error:
-            # Such as a loop of links, or the home of an unknown user.
-            why = getattr(error, "strerror", None) or str(error)
-        raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
-
-    command.add_argument("--folder", type=read, default=".", metavar="FOLDER")
+    command.add_argument(
+        "--folder", type=partial(folder_path, exists=exists), default=".", metavar="FOLDER"
+    )
 
 
 def add_switches(command: argparse.ArgumentParser, *names: str) -> None:
