@@ -75,7 +75,7 @@ class SessionRunEnd(Struct, frozen=True, omit_defaults=True):
 
     @property
     def paused(self) -> bool:
-        """Whether it is to be gone on with by the next server."""
+        """Whether the next server is to resume it."""
         return self.end == "interrupted" and self.detail == PAUSED
 
 

@@ -64,7 +64,7 @@ class SessionServer:
         self._thread = threading.Thread(target=self.run, name="sevenfold-server", daemon=True)
         self._ready = threading.Event()
         self.left = 0
-        """How many runs were under way when the server had to stop; the next one goes on with them."""
+        """How many runs were unfinished when the server had to stop; the next server resumes them."""
 
     @property
     def url(self) -> str:
