@@ -34,6 +34,8 @@ BEAT_SECONDS = 0.001
 MOST_STALL_SECONDS = 0.005
 BUILD = sevenfold.tool({"name": "Build", "input_schema": {"type": "object"}}, kind="shell")
 RESULT = "compiled\n" * 20_000
+SETTINGS = {"notes": False, "background_compaction": False}
+"""Nothing else may ask the model, because its answers are a script."""
 PARTS_OF_A_STORE = ("sevenfold.stores", "bench.loop_stall")
 
 
@@ -126,7 +128,7 @@ def of_async_session(turns: int, store_seconds: float) -> Stalls:
     async def work() -> None:
         client = sevenfold.AsyncOfflineClient(_script(turns))
         opening = sevenfold.AsyncSession.open(
-            "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client
+            "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client, settings=SETTINGS
         )
         async with opening as session:
             for number in range(turns):
@@ -146,7 +148,7 @@ def of_session_in_the_loop(turns: int, store_seconds: float) -> Stalls:
     async def work() -> None:
         client = sevenfold.OfflineClient(_script(turns))
         opened = sevenfold.Session.open(
-            "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client
+            "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client, settings=SETTINGS
         )
         with opened as session:
             for number in range(turns):
