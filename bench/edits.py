@@ -1,6 +1,6 @@
 """Fuzz sessions with random edits, undos, redos and reopens, and check every request that follows.
 
-    python bench/edits.py [--count 300] [--seed N] [--steps]
+    python bench/edits.py [--count 300] [--seed N] [--steps] [--cuts]
 
 Each session draws a model, settings and some dozens of steps: user messages, answers with tool calls and thinking,
 results that are partial, late or repeated, compactions of every kind, clearings, notes, snips, pins, undo, redo,
@@ -9,6 +9,7 @@ rewind, a change of model or system prompt, and closing and reopening at any poi
 - the provider accepts every request, including those for summaries and notes; only a summary request may be rejected
   as too long, when the conversation is as large as the window: it is then retried with less;
 - every error is one of our own types, and a refused edit changes nothing in the view;
+- a session whose log lost its end, as by a kill, shows the same whether the log is read from its end or from its start;
 - a reopened session shows the same messages; if its size is anchored to reported usage, it also sends the same bytes
   and has the same size, within the sum of both bands' widths;
 - undoing a decision at once restores the earlier bytes; undo then redo restores its result; cache markers may differ;
@@ -36,6 +37,7 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.intake import must_have_news
+from sevenfold.conversation.resume import fold, resume
 from sevenfold.errors import ContextFull, InputError, ModelError, PromptTooLong, Refused
 from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
@@ -54,6 +56,7 @@ from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.session.replies import reply_of
+from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryStore
 from sevenfold.wire.error_report import report_of
 
@@ -74,6 +77,8 @@ SETTINGS: dict[str, object] = {
 }
 VERSION = "2026-10-21"
 LINE = "a line of output\n"
+NEWLINE = ord("\n")
+MOST_LINES_LOST = 12
 MOST_WAYS = 8
 """How many remedies are tried in a row before a session counts as stuck."""
 
@@ -163,8 +168,11 @@ class InProcess:
 class RandomSession:
     """One session and the random steps applied to it."""
 
-    def __init__(self, seed: int, found: Found, folder: Path, *, tells: bool = False) -> None:
+    def __init__(
+        self, seed: int, found: Found, folder: Path, *, tells: bool = False, cuts: bool = False
+    ) -> None:
         self.seed, self.found, self.tells = seed, found, tells
+        self.cuts = cuts
         dice = self.dice = random.Random(seed)
         self.clock, self.ids = VirtualClock(), CountedIds()
         simulator = Simulator(FickleBrain(dice), Setup(limits=UNLIMITED), clock=self.clock)
@@ -179,7 +187,7 @@ class RandomSession:
             "context_window": dice.choice((30_000, 60_000, 60_000, 200_000)),
         }
         self.place: Json = {"store": MemoryStore()}
-        if dice.random() < 0.3:
+        if dice.random() < 0.3 or cuts:
             self.place = {"file": folder / f"{seed}.jsonl"}
         self.folder = folder
         self.records: list[str] = []
@@ -221,6 +229,7 @@ class RandomSession:
             *[self.compact, self.snip, self.undo, self.redo, self.rewind, self.pin, self.wait] * 2,
             *[self.reopen, self.take_back, self.make_again] * 2,
             *[self.change, self.fork],
+            *[self.cut] * (4 if self.cuts else 0),
         ]
         try:
             for _ in range(self.dice.randint(8, 50)):
@@ -386,6 +395,24 @@ class RandomSession:
         if body is not None and now.anchored:
             self.expect(body, "opened again, it", marked=True)
 
+    def cut(self) -> None:
+        """Lose the end of a log in a file, as by a kill, at the end of a line or within one, and go on from there."""
+        file: Path = self.place["file"]
+        self.session.close()
+        log = file.read_bytes()
+        line_ends = [end for end, byte in enumerate(log, start=1) if byte == NEWLINE]
+        kept = self.dice.choice(line_ends[-MOST_LINES_LOST:])
+        if self.dice.random() < 0.2:
+            kept -= self.dice.randrange(1, 200)
+        file.write_bytes(log[:kept])
+        written = JsonlLog(file)
+        from_end, from_start = resume(written), fold(written)
+        for view in (from_end, from_start):
+            self.tell(f"  {len(view)} records, tip {view.tip}, boundary {view.boundary}")
+        if _shown(from_end) != _shown(from_start):
+            raise Wrong("read from its end, a log that lost its last lines shows something else")
+        self.session = self.opened()
+
     def change(self) -> None:
         """Reopen the session with another model or another system prompt."""
         self.session.close()
@@ -536,6 +563,10 @@ class RandomSession:
         return self.said_at(entry.parent) if isinstance(entry, Clearing) else record
 
 
+def _shown(view: View) -> tuple[Any, ...]:
+    return view.encoded(), view.tip, view.boundary, view.epoch
+
+
 def _betas(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, headers.get("anthropic-beta", "").split(",")))
 
@@ -545,13 +576,13 @@ def _unmarked(body: bytes | None) -> bytes | None:
     return re.sub(rb',"cache_control":\{[^}]*\}', b"", body) if body else None
 
 
-def search(count: int, seed: int, *, tells: bool = False) -> Found:
-    """Run a session for each seed and collect the problems."""
+def search(count: int, seed: int, *, tells: bool = False, cuts: bool = False) -> Found:
+    """Run a session for each seed and collect the problems; with ``cuts``, logs lose their ends on the way."""
     found = Found()
     with tempfile.TemporaryDirectory() as folder:
         for each in range(seed, seed + count):
             try:
-                RandomSession(each, found, Path(folder), tells=tells).run()
+                RandomSession(each, found, Path(folder), tells=tells, cuts=cuts).run()
             except Exception as error:  # noqa: BLE001 (what is looked for)
                 if tells:
                     traceback.print_exc()
@@ -576,8 +607,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     parser.add_argument("--steps", action="store_true", help="print what happens")
+    parser.add_argument("--cuts", action="store_true", help="logs lose their ends on the way, as by a kill")
     given = parser.parse_args()
-    found = search(given.count, given.seed, tells=given.steps)
+    found = search(given.count, given.seed, tells=given.steps, cuts=given.cuts)
     print(f"seed {given.seed}: {found}, {found.declined:,} steps declined with an error of ours")
     for words, number in Counter(
         {words: len(seeds) for words, seeds in found.problems.items()}

@@ -45,6 +45,13 @@ def test_whatever_is_decided_undone_or_reopened_the_next_request_is_right() -> N
     assert found.requests > 200
 
 
+@pytest.mark.spec("S8.6")
+def test_a_log_that_loses_its_end_reads_the_same_from_either_side_and_goes_on() -> None:
+    found = search(8, seed=20_261_119, cuts=True)
+    assert found.problems == {}
+    assert found.requests > 80
+
+
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_went_wrong_once_does_not_again(seed: int) -> None:
     found = search(1, seed)
