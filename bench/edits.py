@@ -477,7 +477,7 @@ class RandomSession:
                 elif "unpin" in error:
                     for pinned in self.session.conversation.transcript.pinned():
                         self.session.unpin(pinned)
-                elif "compact()" in error and self.session.compact().made:
+                elif "compact()" in error and self.compacted():
                     pass
                 elif "(snip)" in error:
                     # A compaction that would hardly make the conversation smaller is not made, and says so.
@@ -511,6 +511,11 @@ class RandomSession:
                 self.session.undo(self.view.boundary or "")
             except Refused as another:
                 self.heed(str(another))
+
+    def compacted(self) -> bool:
+        """Compact the conversation; False if that was not done, because it would hardly have made it smaller."""
+        compacted = self.session.compact()
+        return compacted is not None and compacted.made
 
     # Queries
 
