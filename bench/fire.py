@@ -499,10 +499,15 @@ class Worker:
             lock_wait=PATIENCE,
         )
         with opened:
-            opened.user(f"question {question} of {session}", key=f"question {question}")
+            asked = opened.user(f"question {question} of {session}", key=f"question {question}")
             while True:
-                last = opened.conversation.transcript.view.items[-1].said
+                items = opened.conversation.transcript.view.items
+                last = items[-1].said
                 if last.role == "assistant" and not last.calls:
+                    # Who was frozen before it opened the session finds later questions answered as well.
+                    since = [item.said.uuid for item in items].index(asked)
+                    answers = (item.said for item in items[since:] if item.said.role == "assistant")
+                    last = next(said for said in answers if not said.calls)
                     break
                 if last.calls:
                     opened.tool_results(
