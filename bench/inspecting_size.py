@@ -132,7 +132,7 @@ def _long_record(number: int, chance: random.Random) -> bytes:
         elif line["type"] == "assistant":
             line["message"]["usage"]["cache_read_input_tokens"] = 1000 + number % 900 * 200
             tool = chance.choice(["Bash", "Read", "Edit", "Grep"])
-            given = {"file_path": f"/work/src/file{chance.randrange(400)}.py"}
+            given = {"file_path": f"/projects/harbour/file{chance.randrange(400)}.py"}
             call = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": given}
             line["message"]["content"] = [{"type": "text", "text": "I look at it. " * 4}, call]
         lines.append(json.dumps(line).encode() + b"\n")

@@ -96,7 +96,8 @@ def _show(memory: Memory, options: argparse.Namespace) -> str:
     known = memory.entry(options.name)
     if options.json:
         return _json(_facts(known))
-    stamp, doubt = known.stamp, "" if known.stamp.trusted else " (unconfirmed)"
+    stamp = known.stamp
+    doubt = "" if stamp.trusted else " (unconfirmed)"
     about = [
         ("type", known.entry.kind),
         ("origin", f"{_origin(known)}{doubt}"),

@@ -302,7 +302,8 @@ class ConsolidateLock:
         lines = (self._folder.read(DREAM_LOCK) or b"").decode(errors="replace").splitlines()
         if not lines or not re.fullmatch(r"[0-9]{1,10}", lines[0].strip()):
             return None
-        began, previous = [*lines[1:], "", ""][:2]
+        began = lines[1] if len(lines) > 1 else ""
+        previous = lines[2] if len(lines) > 2 else ""
         try:
             return int(lines[0]), began, float(previous) if previous.strip() else None
         except ValueError:
