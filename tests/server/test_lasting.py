@@ -336,3 +336,30 @@ def test_a_full_server_closes_the_idle_session_that_was_used_longest_ago_of_thos
         sessions.loop.call_soon_threadsafe(free.set)
         holding.result(60)
         assert sessions.live(KEY) is not None
+
+
+@pytest.mark.spec("S36.13")
+def test_requests_that_open_sessions_at_the_same_time_do_not_exceed_the_limit(tmp_path: Path) -> None:
+    with served(tmp_path, scripted("Yes."), limits=ServerLimits(sessions=2, drain_seconds=5)) as here:
+        names = ("a", "b", "c")
+        for name in names:
+            here.http().post("/v1/sessions", json={"id": name, "memory": False})
+        sessions = here.server.sessions
+
+        async def use(name: str, decided: asyncio.Barrier) -> str:
+            try:
+                async with sessions.using(SessionKey("acme", "", name), None):
+                    await decided.wait()
+                    return "opened"
+            except Problem as problem:
+                await decided.wait()
+                return problem.kind
+
+        async def use_all() -> list[str]:
+            decided = asyncio.Barrier(len(names))
+            return await asyncio.gather(*(use(name, decided) for name in names))
+
+        outcomes = asyncio.run_coroutine_threadsafe(use_all(), sessions.loop).result(60)
+        assert sorted(outcomes) == ["opened", "opened", "server_full"]
+        answered = here.http().post("/v1/sessions/c/say", json={"text": "x", "wait": True})
+        assert answered.status_code == 200

@@ -126,6 +126,8 @@ class Sessions:
         """Whether no new runs are started because the server is stopping."""
         self._metrics = metrics
         self._live: dict[SessionKey, LiveSession] = {}
+        self._opening = 0
+        """How many sessions are being opened; they count as open."""
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
         self._stores = UserStores(options.store)
         self._clients: dict[str, Client] = {}
@@ -242,15 +244,7 @@ class Sessions:
             if live is None:
                 if caller is None:
                     caller = await self.in_thread(partial(self._owner, key))
-                if len(self._live) >= self.options.limits.sessions and not await self._make_room():
-                    raise problems.busy(
-                        "server_full",
-                        f"this server has reached its limit of {self.options.limits.sessions:,} open sessions, and all "
-                        "are in use; try again later or send the request to another server",
-                        status=503,
-                    )
-                live = await self.in_thread(partial(self._open, key, caller))
-                self._live[key] = live
+                live = await self._open_within_limit(key, caller)
             if caller is not None:
                 live.client.caller = caller
             live.used_at = time.monotonic()
@@ -273,6 +267,25 @@ class Sessions:
                 f"{key.tenant}"
             )
         return Caller(tenant, key.user)
+
+    async def _open_within_limit(self, key: SessionKey, caller: Caller) -> LiveSession:
+        """Open a session, and first close an idle one if the server is full; raises `Problem` if all are in use."""
+        limit = self.options.limits.sessions
+        # Counted before anything is awaited: requests for other sessions come in meanwhile, and see the same limit.
+        self._opening += 1
+        try:
+            if len(self._live) + self._opening > limit and not await self._make_room():
+                raise problems.busy(
+                    "server_full",
+                    f"this server has reached its limit of {limit:,} open sessions, and all are in use; try again "
+                    "later or send the request to another server",
+                    status=503,
+                )
+            live = await self.in_thread(partial(self._open, key, caller))
+            self._live[key] = live
+        finally:
+            self._opening -= 1
+        return live
 
     def _open(self, key: SessionKey, caller: Caller) -> LiveSession:
         definition = self.definition_of(key)
