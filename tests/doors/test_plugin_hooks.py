@@ -294,20 +294,64 @@ def test_a_window_is_the_same_in_another_time_zone(tmp_path: Path, monkeypatch: 
     assert known.session == "first"
 
 
+def process_folder(proc: Path, pid: int, *, name: str = "claude", started: int = 100) -> Path:
+    """Describe a process below ``proc`` as Linux does."""
+    described = proc / str(pid)
+    described.mkdir(parents=True, exist_ok=True)
+    fields = ["S", "1", *["0"] * 17, str(started)]
+    (described / "stat").write_text(f"{pid} ({name}) {' '.join(fields)} 0", encoding="utf-8")
+    return described
+
+
+@pytest.fixture
+def linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which processes are described, as Linux does; the program has the process id 4711."""
+    proc = tmp_path / "proc"
+    process_folder(proc, 4711)
+    (proc / "self").symlink_to("4711")
+    monkeypatch.setattr(window, "_PROC", proc)
+    monkeypatch.setattr(os, "getppid", lambda: 4711)
+    return proc
+
+
 @pytest.mark.spec("S23.5")
-@pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="processes are read from /proc on Linux alone"
-)
-def test_on_linux_a_program_that_vanished_is_not_looked_for_with_ps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_program_that_got_the_process_id_of_an_earlier_one_does_not_get_its_session(
+    tmp_path: Path, linux: Path
+) -> None:
+    window.remember_session("first", tmp_path / "talk.jsonl", tmp_path)
+    assert window.current() == ("first", tmp_path / "talk.jsonl", tmp_path)
+    process_folder(linux, 4711, started=101)
+    assert window.current() is None
+
+
+@pytest.mark.spec("S23.5")
+def test_a_program_may_have_parentheses_and_spaces_in_its_name(tmp_path: Path, linux: Path) -> None:
+    process_folder(linux, 4711, name="my (own) 1 2 claude) 3")
+    window.remember_session("first", tmp_path / "talk.jsonl", tmp_path)
+    process_folder(linux, 4711, name="my (own) 1 2 claude) 3", started=101)
+    assert window.current() is None
+    process_folder(linux, 4711, name="my (own) 1 2 claude) 3")
+    assert window.current() == ("first", tmp_path / "talk.jsonl", tmp_path)
+
+
+@pytest.mark.spec("S23.5")
+def test_on_linux_a_program_that_vanished_has_no_session_and_is_not_looked_for_with_ps(
+    tmp_path: Path, linux: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = tmp_path / "called"
     ps = tmp_path / "ps"
     ps.write_text(f"#!/bin/sh\ntouch {called}\n", encoding="utf-8")
     ps.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    monkeypatch.setattr(os, "getppid", lambda: ended.pid)
+    window.remember_session("first", tmp_path / "talk.jsonl", tmp_path)
+    assert window.current() is not None
+    shell = process_folder(linux, 4712)
+    (linux / "self").unlink()
+    (linux / "self").symlink_to(shell.name)
+    shutil.rmtree(linux / "4711")
     assert window.current() is None
     assert not called.exists()
+    # Where no process is described that way, the same question is put to ps: the trap above does work.
+    (linux / "self").unlink()
+    assert window.current() is None
+    assert called.exists()
