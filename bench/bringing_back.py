@@ -63,9 +63,9 @@ def measure(path: Path, show: bool) -> list[dict[str, float]]:
 def measured(
     moment: CompactionMoment, before: list[Item], reachable: Callable[[Probe], bool], show: bool
 ) -> dict[str, float]:
-    kept = {item.said.uuid for item in moment.after}
+    kept = {item.record.uuid for item in moment.after}
     probes = sample(moment.hidden, later_rounds_visible=moment.later_rounds_visible).probes
-    ever = [item for item in before if item.said.uuid not in kept]
+    ever = [item for item in before if item.record.uuid not in kept]
     all_probes = sample(ever, later_rounds_visible=moment.later_rounds_visible).probes
     context = texts(moment.after)
     three = list(facts.parts(before, facts.StillSeen(), THREE_BLOCKS).values())

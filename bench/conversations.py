@@ -363,7 +363,7 @@ class RandomConversation:
     def rewind(self) -> None:
         """Rewind to a random record, or to the start."""
         items = self.session.conversation.transcript.view.items
-        self.session.rewind(self.dice.choice([None, *(item.said.uuid for item in items)]))
+        self.session.rewind(self.dice.choice([None, *(item.record.uuid for item in items)]))
         self.theirs = []
 
     def undo(self) -> None:
@@ -376,7 +376,7 @@ class RandomConversation:
 
     def snip(self) -> None:
         """Snip a random span of records."""
-        items = [item.said.uuid for item in self.session.conversation.transcript.view.items] or [""]
+        items = [item.record.uuid for item in self.session.conversation.transcript.view.items] or [""]
         first = self.dice.randrange(len(items))
         self.session.snip(items[first], items[self.dice.randrange(first, len(items))])
 

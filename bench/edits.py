@@ -266,7 +266,7 @@ class RandomSession:
         self.session.settle()
         if self.client.refused:
             raise Wrong(f"in the background: {self.client.refused}")
-        new = {item.said.uuid for item in self.view.items}.difference(self.records)
+        new = {item.record.uuid for item in self.view.items}.difference(self.records)
         self.records += sorted(new)
         self.tell(f"  {len(self.view)} records, {self.session.conversation.size().tokens:,} tokens")
 
@@ -304,7 +304,7 @@ class RandomSession:
         self.dice.shuffle(waiting)
         if self.dice.random() < 0.3:
             waiting = waiting[:1]
-        known = [call for item in self.view.items for call in item.said.answers]
+        known = [call for item in self.view.items for call in item.record.answers]
         if known and self.dice.random() < 0.2:
             waiting.append(self.dice.choice(known))
         size = self.dice.choice((1, 20, 400, 400, 3_000))
@@ -357,7 +357,7 @@ class RandomSession:
         if pinned and self.dice.random() < 0.4:
             self.session.unpin(self.dice.choice(pinned))
         elif self.view.items:
-            self.session.pin(self.dice.choice(self.view.items).said.uuid)
+            self.session.pin(self.dice.choice(self.view.items).record.uuid)
 
     def undo(self) -> None:
         """Undo the newest decision, or sometimes another one."""
@@ -371,7 +371,7 @@ class RandomSession:
 
     def rewind(self) -> None:
         """Rewind to a record that is or was in view, or to the start."""
-        known = self.records if self.dice.random() < 0.3 else [item.said.uuid for item in self.view.items]
+        known = self.records if self.dice.random() < 0.3 else [item.record.uuid for item in self.view.items]
         if self.dice.random() < 0.05 or not known:
             self.session.rewind(None)
         else:
@@ -543,25 +543,25 @@ class RandomSession:
         """Return the first record of each round, by default including rounds that are hidden."""
         items: list[Item] = self.view.items
         return [
-            item.said.uuid
+            item.record.uuid
             for item in items
-            if item.said.role == "assistant"
+            if item.record.role == "assistant"
             and (hidden or not item.hidden_by)
-            and self.view.begins_round(item.said.uuid)
+            and self.view.begins_round(item.record.uuid)
         ]
 
     def before(self, record: str) -> str:
         """Return the record that precedes another one."""
-        items = [item.said.uuid for item in self.view.items]
+        items = [item.record.uuid for item in self.view.items]
         return items[items.index(record) - 1]
 
     def forget_newest(self) -> None:
         """Rewind past the messages not yet answered; the answer goes too if it made tool calls."""
-        answers = [item for item in self.view.items if item.said.role == "assistant"]
+        answers = [item for item in self.view.items if item.record.role == "assistant"]
         if not answers:
             self.session.rewind(None)
         else:
-            newest = answers[-1].said
+            newest = answers[-1].record
             self.session.rewind(self.said_at(newest.parent) if newest.calls else newest.uuid)
 
     def said_at(self, record: str | None) -> str | None:

@@ -502,11 +502,11 @@ class Worker:
             asked = opened.user(f"question {question} of {session}", key=f"question {question}")
             while True:
                 items = opened.conversation.transcript.view.items
-                last = items[-1].said
+                last = items[-1].record
                 if last.role == "assistant" and not last.calls:
                     # Who was frozen before it opened the session finds later questions answered as well.
-                    since = [item.said.uuid for item in items].index(asked)
-                    answers = (item.said for item in items[since:] if item.said.role == "assistant")
+                    since = [item.record.uuid for item in items].index(asked)
+                    answers = (item.record for item in items[since:] if item.record.role == "assistant")
                     last = next(said for said in answers if not said.calls)
                     break
                 if last.calls:

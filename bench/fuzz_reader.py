@@ -101,11 +101,11 @@ def _ours() -> Lines:
     script.decide(decisions.Offloaded(tool_use_id="t1", preview="o\u2026", path="p", size=3, sha256="00"))
     script.clear(decisions.MicrocompactMetadata(compacted_tool_ids=["t2"]))
     script.model(_answer(3))
-    items = [item.said.uuid for item in script.view.items]
+    items = [item.record.uuid for item in script.view.items]
     hidden = script.decide(decisions.Snip(first=items[1], last=items[2]))
     script.decide(decisions.Undone(decision=hidden.id))
     script.decide(decisions.Fold(first=items[1], last=items[2], summary="it read two files"))
-    boundary, anchor, last = script.new_id(), script.new_id(), script.view.items[-1].said.uuid
+    boundary, anchor, last = script.new_id(), script.new_id(), script.view.items[-1].record.uuid
     kept = decisions.CompactMetadata(preserved_segment=decisions.Segment(last, anchor, last))
     script.compact(kept, [blocks.text("in short")], boundary=boundary, anchor=anchor)
     again = script.user([blocks.text("go on")])

@@ -74,7 +74,7 @@ def _compact(chat: Chat, window: int, engine: EngineName, span: Span) -> Growth 
         session.sync([{"role": line.role, "content": line.text} for line in chat.lines])
         view = session.conversation.transcript.view
         tokenizer = session.conversation.profile.tokenizer
-        users = [item.said.uuid for item in view.items if item.said.role == "user"]
+        users = [item.record.uuid for item in view.items if item.record.role == "user"]
         before = shown_tokens(view.items, tokenizer)
         record = "" if span == "whole" else users[len(users) // 2]
         try:

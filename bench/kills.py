@@ -145,7 +145,7 @@ class Work:
         """Make one request and give results for its tool calls."""
         self._answer()
         newest = self._session.conversation.transcript.view.newest
-        words = self.say() if newest is None or newest.said.role == "assistant" else ""
+        words = self.say() if newest is None or newest.record.role == "assistant" else ""
         self._session.complete()
         return self._answer() or words
 
@@ -182,7 +182,7 @@ class Work:
         names = self._rounds()
         if len(names) > 2:
             place = self._chance.randrange(len(names) - 1)
-            items = [item.said.uuid for item in self._session.conversation.transcript.view.items]
+            items = [item.record.uuid for item in self._session.conversation.transcript.view.items]
             self._session.snip(names[place], items[items.index(names[place + 1]) - 1])
         return ""
 
@@ -196,7 +196,7 @@ class Work:
         """Pin a record."""
         items = self._session.conversation.transcript.view.items
         if items:
-            self._session.pin(self._chance.choice(items).said.uuid)
+            self._session.pin(self._chance.choice(items).record.uuid)
         return ""
 
     def _answer(self) -> str:
@@ -210,9 +210,9 @@ class Work:
     def _rounds(self) -> list[str]:
         view = self._session.conversation.transcript.view
         return [
-            item.said.uuid
+            item.record.uuid
             for item in view.items
-            if item.said.role == "assistant" and view.begins_round(item.said.uuid)
+            if item.record.role == "assistant" and view.begins_round(item.record.uuid)
         ]
 
 

@@ -195,7 +195,7 @@ def attempt(way: str, disguise: str, *, later: bool) -> Attempt:
         recalled = shown(fitting(PLANTED, memory.entries(), memory.today(), limit=20), None)
         conversation.note(Recalled(recalled).render())
         admit(memory, list(facts(recalled or text)), layer.witness(conversation), NOW + 1)
-        said = [item.said for item in conversation.transcript.view.items]
+        said = [item.record for item in conversation.transcript.view.items]
     dream(memory, Proposal(same=(tuple(known.entry.file for known in memory.entries()),)))
     spoken = (
         ""
@@ -238,7 +238,7 @@ def _view_items(session: Session) -> list[Item]:
 
 
 def _in_recall(session: Session) -> str:
-    records = (item.said for item in _view_items(session))
+    records = (item.record for item in _view_items(session))
     found = (passage for said in records for passage in passages(said, lambda call: ""))
     return "\n".join(passage.text for passage in found if passage.kind == USER)
 
@@ -255,11 +255,11 @@ def _in_summary(session: Session) -> str:
 
 
 def _in_evidence(session: Session) -> str:
-    return "\n".join(words for _, words in spoken(item.said for item in _view_items(session)))
+    return "\n".join(words for _, words in spoken(item.record for item in _view_items(session)))
 
 
 def _in_looks(session: Session) -> str:
-    quotable = span_of([item.said for item in _view_items(session)]).messages
+    quotable = span_of([item.record for item in _view_items(session)]).messages
     return "\n".join(statement.text for words in quotable.values() for statement in statements(words))
 
 
@@ -414,7 +414,7 @@ def control(*, ways: int = 5) -> list[Attempt]:
 
     def everything(conversation: object, new: Mapping[str, str] = {}, read: object = ()) -> Witness:
         items = conversation.transcript.view.items  # type: ignore[attr-defined]
-        said = {item.said.uuid: "\n".join(map(blocks.words_of, item.said.blocks)) for item in items}
+        said = {item.record.uuid: "\n".join(map(blocks.words_of, item.record.blocks)) for item in items}
         return Witness(said, session="s")
 
     asked, layer.witness = layer.witness, everything  # type: ignore[assignment]

@@ -228,7 +228,7 @@ def live(url: str, folder: str, rounds: str, dies: str) -> None:
                 view = agent.session.conversation.transcript.view
                 left = any(one.ended is None or one.pending for one in team.roster)
                 newest = view.newest
-                if left or view.pending_calls or (newest and newest.said.role == "user"):
+                if left or view.pending_calls or (newest and newest.record.role == "user"):
                     agent.run()
             else:
                 agent.run(prompt)

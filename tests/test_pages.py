@@ -119,8 +119,8 @@ def test_a_compacted_session_goes_back_to_claude_code(transcript: Path) -> None:
     with transcript.open("a", encoding="utf-8") as file:
         file.write(json.dumps(said) + "\n")
     view = resume(JsonlLog(transcript))
-    assert view.items[-1].said.uuid == "new"
-    assert any(item.said.uuid == summary["uuid"] for item in view.items)
+    assert view.items[-1].record.uuid == "new"
+    assert any(item.record.uuid == summary["uuid"] for item in view.items)
 
 
 def test_troubleshooting_lists_every_error_in_the_code() -> None:

@@ -172,7 +172,7 @@ def hold_messages(
             user_tokens=sum(map(session.conversation.count, users)),
             user_messages=len(users),
             summary_tokens=shown_tokens(
-                [item for item in session.conversation.transcript.view.items if item.said.summary],
+                [item for item in session.conversation.transcript.view.items if item.record.summary],
                 tokenizer,
             ),
             sent=sent,

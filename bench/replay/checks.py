@@ -128,7 +128,7 @@ def gone(session: Session) -> list[str]:
         elif isinstance(made, Offloaded):
             found[made.tool_use_id] = None
     for item in view.items:
-        found.update(dict.fromkeys(item.said.stored))
+        found.update(dict.fromkeys(item.record.stored))
     return list(found)
 
 

@@ -138,14 +138,14 @@ def _link(
     done = session.compact(engine=engine)
     assert done is not None, "no listener can refuse a compaction here"
     after = list(session.conversation.transcript.view.items)
-    stayed = {one.said.uuid for one in after}
-    hidden = [one for one in before if one.said.uuid not in stayed]
+    stayed = {one.record.uuid for one in after}
+    hidden = [one for one in before if one.record.uuid not in stayed]
     for probe in fidelity.probes(hidden, later_rounds_visible=len(hidden) < len(before)):
         if probe.kind not in PASSING:
             facts[probe.kind, probe.text] = probe
     store.recall.catch_up()
     score = fidelity.judge(facts.values(), fidelity.texts(after), by_recall(store.recall.index))
-    known = extract.facts(one for one in hidden if not one.said.summary)
+    known = extract.facts(one for one in hidden if not one.record.summary)
     now, _ = notation.read_back(done.summary)
     drifted = _spellings(now) - _spellings(known) - _spellings(written)
     link = ChainLink(

@@ -179,9 +179,9 @@ def _looked_at(
 ) -> Trial:
     before, after = items
     stayed, known = _ids(after), _ids(before)
-    hidden = [item for item in before if item.said.uuid not in stayed]
-    kept = [item for item in before if item.said.uuid in stayed]
-    new = [item for item in after if item.said.uuid not in known]
+    hidden = [item for item in before if item.record.uuid not in stayed]
+    kept = [item for item in before if item.record.uuid in stayed]
+    new = [item for item in after if item.record.uuid not in known]
     facts = fidelity.sample(hidden, later_rounds_visible=bool(kept))
     score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
     answers = by_question(store.recall.index)
@@ -205,7 +205,7 @@ def _looked_at(
         reopened=resume(store.log).encoded() == view.encoded(),
         before=_sizes(opening, kept, hidden, profile.tokenizer),
         after=_sizes(opening, kept, new, profile.tokenizer),
-        handed_on=shown_tokens([one for one in hidden if one.said.summary], profile.tokenizer),
+        handed_on=shown_tokens([one for one in hidden if one.record.summary], profile.tokenizer),
         summary=done.summary,
     )
 
@@ -223,7 +223,7 @@ def made_up(new: Sequence[Item], before: Sequence[Item], log: Log) -> Iterator[s
 
 
 def _ids(items: Sequence[Item]) -> set[str]:
-    return {item.said.uuid for item in items}
+    return {item.record.uuid for item in items}
 
 
 def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer: str) -> ContextSizes:

@@ -35,7 +35,7 @@ def first(url: str, folder: Path) -> dict[str, Any]:
         worker.assembly.state.plans.submit("The plan.")
         (worker.assembly.home.scratch / "kept.txt").write_text("from scratch")
         store = worker.session.conversation.transcript
-        asked = next(item.said.uuid for item in store.view.items)
+        asked = next(item.record.uuid for item in store.view.items)
     return {"asked": asked}
 
 

@@ -167,7 +167,7 @@ def test_what_a_tool_did_is_told_even_if_hooks_behind_it_are_cut_short():
         registry.add("PostToolUse", lambda _: None)
         made.run("ring")
         answered = made.session.conversation.transcript.view.items[-1]
-        assert "the bell rang" in answered.said.blocks[0].raw.decode()
+        assert "the bell rang" in answered.record.blocks[0].raw.decode()
 
 
 ON_THE_OWN = "this is not a first start"

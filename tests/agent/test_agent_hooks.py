@@ -53,7 +53,7 @@ def test_what_a_hook_adds_to_a_prompt_stands_behind_it_and_is_not_the_users() ->
     with agent(["Hm."], hooks=told, tools=[]) as made:
         made.run("How is it?")
         assert texts(model_of(made).requests[0]).splitlines() == ["How is it?", "It is raining."]
-        said = [item.said for item in made.assembly.conversation.transcript.view.items]
+        said = [item.record for item in made.assembly.conversation.transcript.view.items]
         assert [one.meta for one in said] == [False, True, False]
 
 

@@ -247,11 +247,11 @@ def test_an_interrupted_compaction_leaves_the_conversation_as_it_was() -> None:
     ):
         before: list[str] = []
         while (done := made.run(fact)).end == "done":
-            before = [item.said.uuid for item in made.assembly.conversation.transcript.view.items]
+            before = [item.record.uuid for item in made.assembly.conversation.transcript.view.items]
         assert done.end == "interrupted"
         view = made.assembly.conversation.transcript.view
         assert view.boundary is None
-        assert [item.said.uuid for item in view.items][:-1] == before
+        assert [item.record.uuid for item in view.items][:-1] == before
         assert made.session.conversation.state(Compactor).status == ""
 
 

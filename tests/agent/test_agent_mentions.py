@@ -70,7 +70,7 @@ def test_a_file_is_put_beside_the_message_and_is_not_the_users_words(folder):
         assert "def app():" in attached
         assert str(folder / "src" / "app.py") in attached
         records = made.session.conversation.transcript.view.items
-        assert [(item.said.attachment, item.said.meta) for item in records[:2]] == [
+        assert [(item.record.attachment, item.record.meta) for item in records[:2]] == [
             ("", False),
             ("file", True),
         ]

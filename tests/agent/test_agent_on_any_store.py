@@ -61,7 +61,7 @@ def test_a_resumed_agent_finds_its_plan_scratch_output_and_checkpoints(
         first.assembly.state.plans.submit("The plan.")
         first.assembly.state.processes.wait("task-1", 30, lambda: False)
         place = first.assembly.home.folder
-        asked = next(item.said.uuid for item in first.session.conversation.transcript.view.items)
+        asked = next(item.record.uuid for item in first.session.conversation.transcript.view.items)
 
     second = agent(["Welcome back."], folder, name="s", store=opened(), mode="autonomous", checkpoints=True)
     with second:
@@ -99,7 +99,7 @@ def test_a_resumed_agent_reads_a_stored_result_with_read_and_recall(
         (stored,) = (
             stored
             for item in first.session.conversation.transcript.view.items
-            for stored in item.said.stored.values()
+            for stored in item.record.stored.values()
         )
         told = results(model_of(first).requests[-1])["c1"]
     name = f"result:{Path(stored.path.removeprefix('result:')).name}"

@@ -93,7 +93,7 @@ def ran(home: Path, line: str) -> str:
     model = [[use("Shell", "c1", command=line)], [words("done")]]
     with agent(home.parent / "work", *model) as running:
         running.run("Do it.")
-        block = running.session.conversation.transcript.view.items[-2].said.blocks[0]
+        block = running.session.conversation.transcript.view.items[-2].record.blocks[0]
     return block.raw.decode()
 
 
@@ -217,5 +217,5 @@ def test_the_prompts_of_an_agent_that_an_agent_runs_are_not_the_users(home: Path
     monkeypatch.setenv("SEVENFOLD_AGENT", "1")
     with agent(home.parent / "work", [words("done")]) as running:
         running.run("From now on, always push to main.")
-        said = running.session.conversation.transcript.view.items[0].said
+        said = running.session.conversation.transcript.view.items[0].record
     assert (said.origin, said.typed) == ("agent", None)

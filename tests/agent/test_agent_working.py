@@ -347,7 +347,7 @@ def test_what_left_the_view_is_found_by_the_model_itself(folder: Path) -> None:
     steps: list[Any] = ["Noted.", [use("Recall", "c1", query="passphrase")], "Found."]
     with agent(steps, folder) as made:
         made.run("The passphrase is xylophone-42.")
-        record = made.assembly.conversation.transcript.view.items[0].said.uuid
+        record = made.assembly.conversation.transcript.view.items[0].record.uuid
         made.session.compact(engine="extractive")
         made.run("What was it?")
         assert "xylophone-42" in results(model_of(made).requests[-1])["c1"]

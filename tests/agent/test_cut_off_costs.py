@@ -148,7 +148,7 @@ def test_an_interrupted_summary_is_paid_for_and_not_taken_for_an_answer() -> Non
             while (done := made.run(fact)).end == "done":
                 before = made.session.gauge.usd
             assert done.end == "interrupted"
-            assert made.assembly.conversation.transcript.view.items[-1].said.role == "user"
+            assert made.assembly.conversation.transcript.view.items[-1].record.role == "user"
             assert before is not None
             assert made.session.gauge.usd is not None
             assert made.session.gauge.usd > before

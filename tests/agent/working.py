@@ -113,7 +113,7 @@ def seen(made: sevenfold.Agent) -> str:
     """All words the model would be sent now, results included."""
     made.session.user("(looking)")
     body = json.loads(made.session.prepare().body)
-    made.session.rewind(made.assembly.conversation.transcript.view.items[-2].said.uuid)
+    made.session.rewind(made.assembly.conversation.transcript.view.items[-2].record.uuid)
     return "\n".join([texts(body), *map(str, results(body).values())])
 
 

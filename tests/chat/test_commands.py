@@ -408,7 +408,9 @@ FACTS = ("the heron is blue", "the reed is tall", "the pond is deep")
 def answers_in_view(talk: Talk) -> list[str]:
     """The facts whose answers are still there word for word."""
     items = talk.chat.agent.session.conversation.transcript.view.items
-    heard = b" ".join(item.said.blocks[0].raw for item in items if item.said.role == "assistant").decode()
+    heard = b" ".join(
+        item.record.blocks[0].raw for item in items if item.record.role == "assistant"
+    ).decode()
     return [fact for fact in FACTS if f"I heard: {fact}" in heard]
 
 

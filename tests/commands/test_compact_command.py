@@ -189,7 +189,7 @@ def test_what_is_before_or_after_a_record_is_kept(session: Path, capsys: Capsys)
         capsys, "compact", session, "--from", "aa40", "--json", "--output", session.with_name("f.jsonl")
     )
     assert (start.json["summarised"], start.json["kept"]) == (8, 16)
-    kept = [item.said.uuid for item in resume(JsonlLog(session.with_name("f.jsonl"))).items]
+    kept = [item.record.uuid for item in resume(JsonlLog(session.with_name("f.jsonl"))).items]
     assert kept[:2] == ["aa00-ask", "ab00-look"]
 
 

@@ -120,7 +120,7 @@ def session(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("S10.7")
 def test_the_users_words_are_the_messages_the_user_typed(session: Path) -> None:
-    said = [found for item in whole(open_log(session)).items if (found := users_words(item.said))]
+    said = [found for item in whole(open_log(session)).items if (found := users_words(item.record))]
     assert said == [WISH, AGREED, WISH, "And now the lighthouse."]
 
 
@@ -137,16 +137,16 @@ def test_what_an_editor_or_codex_itself_sends_along_is_not_the_users(events: boo
         if events and said != shell:
             rollout.record("event_msg", type="user_message", message=said)
     items = whole(open_log(rollout.save(tmp_path / "r.jsonl"))).items
-    assert [found for item in items if (found := users_words(item.said))] == [WISH, "! ls pier"]
+    assert [found for item in items if (found := users_words(item.record))] == [WISH, "! ls pier"]
 
 
 @pytest.mark.spec("S10.7")
 def test_calls_have_their_results_and_an_answer_its_usage(tmp_path: Path) -> None:
     view = whole(open_log(begun().save(tmp_path / "r.jsonl")))
     assert view.repairs == []
-    assert [item.said.usage.prompt for item in view.items if item.said.usage][-1] == 12_100
+    assert [item.record.usage.prompt for item in view.items if item.record.usage][-1] == 12_100
     failed = [
-        block.id for item in view.items for block in item.said.blocks if b'"is_error":true' in block.raw
+        block.id for item in view.items for block in item.record.blocks if b'"is_error":true' in block.raw
     ]
     assert failed == ["c2"]
 
@@ -154,9 +154,9 @@ def test_calls_have_their_results_and_an_answer_its_usage(tmp_path: Path) -> Non
 @pytest.mark.spec("S10.7")
 def test_after_a_compaction_the_model_sees_what_replaced_the_history(session: Path) -> None:
     items = resume(open_log(session)).items
-    assert items[0].said.summary
-    assert [block.kind for block in items[0].said.blocks] == ["text", "compaction"]
-    assert [users_words(item.said) for item in items[1:3]] == [WISH, "And now the lighthouse."]
+    assert items[0].record.summary
+    assert [block.kind for block in items[0].record.blocks] == ["text", "compaction"]
+    assert [users_words(item.record) for item in items[1:3]] == [WISH, "And now the lighthouse."]
 
 
 @pytest.mark.spec("S10.7")

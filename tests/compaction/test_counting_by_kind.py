@@ -46,4 +46,4 @@ def test_an_earlier_summary_counts_as_what_a_program_added() -> None:
 
 
 def _newest(session: Session) -> str:
-    return session.conversation.transcript.view.items[-1].said.uuid
+    return session.conversation.transcript.view.items[-1].record.uuid

@@ -277,7 +277,7 @@ def test_a_cleared_result_is_still_known():
 def test_no_history_makes_extraction_fail(items):
     found = facts(items)
     assert all(words.head for words in found.messages)
-    assert {words.record for words in found.messages} <= {item.said.uuid for item in items} | {"u1"}
+    assert {words.record for words in found.messages} <= {item.record.uuid for item in items} | {"u1"}
 
 
 def test_what_the_model_announced_counts_until_it_has_answered_again():

@@ -120,7 +120,7 @@ def test_the_earlier_summary_is_the_last_thing_to_be_dropped():
         story.user(f"say {number}")
     shorter = drop_oldest(story.view().items, tokens, gap=1_000_000)
     assert shorter is not None
-    assert [item.said.summary for item in shorter.items] == [True, False, False]
+    assert [item.record.summary for item in shorter.items] == [True, False, False]
 
 
 @given(histories(), st.integers(300, 2_000))
@@ -132,12 +132,12 @@ def test_chunks_are_whole_rounds_within_the_budget(items, budget):
         assert refusals(sent(part), facts=RuleFacts()) == []
     left = [item for part in parts for item in part]
     for group in rounds(small):
-        whole = [item.said.uuid for item in group.items]
+        whole = [item.record.uuid for item in group.items]
         found, left = left[: len(whole)], left[len(whole) :]
-        if [item.said.uuid for item in found] != whole:
+        if [item.record.uuid for item in found] != whole:
             # All of its results together are too much even when nothing is left in them: one line stands for it.
             (note,) = found[0].shown
-            assert found[0].said.uuid == whole[0]
+            assert found[0].record.uuid == whole[0]
             assert str(sum(len(item.shown) for item in group.items)) in text_of([note])
             left = [*found[1:], *left]
     assert left == []

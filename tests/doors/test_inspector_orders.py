@@ -67,7 +67,7 @@ def snipped_agent(home: Path, steps: Any = ("One.", "Two.")) -> tuple[sevenfold.
     working = agent(steps, home / "work", name="work", mode="autonomous")
     working.run("Begin.")
     working.run("Go on.")
-    names = [item.said.uuid for item in working.assembly.conversation.transcript.view.items]
+    names = [item.record.uuid for item in working.assembly.conversation.transcript.view.items]
     return working, working.session.snip(names[0], names[1])
 
 

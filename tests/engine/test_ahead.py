@@ -80,7 +80,7 @@ def test_a_summary_of_something_that_has_changed_is_thrown_away(event: str) -> N
     with world() as here, filled(here) as session:
         if event == "rewind":
             items = session.conversation.transcript.view.items
-            session.rewind(items[4].said.uuid)
+            session.rewind(items[4].record.uuid)
         else:
             session.compact(engine="extractive")
         if event == "undo":

@@ -177,7 +177,7 @@ class Trial:
             if session.conversation.waiting:
                 session.tool_results(dict.fromkeys(session.conversation.waiting, "done"))
             newest = session.conversation.transcript.view.newest
-            if newest is None or newest.said.role == "assistant":
+            if newest is None or newest.record.role == "assistant":
                 session.user("Go on.")
             self._here.work(session, 1, 60)
         assert self._here.told(Failed) == []

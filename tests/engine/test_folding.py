@@ -110,9 +110,9 @@ def test_what_is_pinned_in_a_range_stays_word_for_word() -> None:
         session.user("The budget is 4,711 euros and not a cent more.")
         here.work(session, 3)
         pinned = next(
-            item.said.uuid
+            item.record.uuid
             for item in session.conversation.transcript.view.items
-            if b"4,711" in item.said.blocks[0].raw
+            if b"4,711" in item.record.blocks[0].raw
         )
         session.pin(pinned)
         done = session.compact(engine="extractive", **span(session, 3, 4))

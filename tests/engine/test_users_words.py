@@ -129,12 +129,12 @@ def test_of_a_part_only_the_words_in_it_move_behind_its_summary(span: Any) -> No
     with world(Talker()) as here, here.session(tools=[]) as session:
         talk(session, [said(number) for number in range(9)])
         answers = [
-            item.said.uuid
+            item.record.uuid
             for item in session.conversation.transcript.view.items
-            if item.said.role == "assistant"
+            if item.record.role == "assistant"
         ]
         until = (
-            {"until": session.conversation.transcript.view.items[13].said.uuid} if span == "range" else {}
+            {"until": session.conversation.transcript.view.items[13].record.uuid} if span == "range" else {}
         )
         place = 7 if span == "up_to" else 1
         compacted(session, engine="extractive", span=span, record=answers[place], **until)

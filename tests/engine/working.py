@@ -224,16 +224,16 @@ def texts(raw: bytes) -> str:
 
 
 def uuids(session: sevenfold.Session) -> list[str]:
-    return [item.said.uuid for item in session.conversation.transcript.view.items]
+    return [item.record.uuid for item in session.conversation.transcript.view.items]
 
 
 def rounds_of(session: sevenfold.Session) -> list[str]:
     """The records rounds begin with."""
     view = session.conversation.transcript.view
     return [
-        item.said.uuid
+        item.record.uuid
         for item in view.items
-        if item.said.role == "assistant" and view.begins_round(item.said.uuid)
+        if item.record.role == "assistant" and view.begins_round(item.record.uuid)
     ]
 
 

@@ -78,7 +78,7 @@ def histories(draw: st.DrawFn) -> list[Item]:
             case _:
                 story.summary(draw(WORDS))
     # What is recorded is shown, so that a fact that is missing has been missed.
-    return [replace(item, shown=item.said.blocks) for item in story.view().items]
+    return [replace(item, shown=item.record.blocks) for item in story.view().items]
 
 
 def harbour() -> Story:

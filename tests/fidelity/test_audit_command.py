@@ -89,7 +89,7 @@ def test_what_the_user_says_after_a_compaction_is_not_its_merit() -> None:
     story = compacted("We talked.")
     (one,) = compactions(MemoryLog(story.lines))
     assert texts(one.after) == ["We talked."]
-    assert [item.said.uuid for item in one.summary] == ["s1"]
+    assert [item.record.uuid for item in one.summary] == ["s1"]
 
 
 def test_what_was_put_beside_the_summary_is() -> None:
@@ -107,8 +107,8 @@ def test_what_was_put_beside_the_summary_is() -> None:
 
 
 def kept(moment: CompactionMoment) -> list[Item]:
-    known = {item.said.uuid for item in moment.before}
-    return [item for item in moment.after if item.said.uuid in known]
+    known = {item.record.uuid for item in moment.before}
+    return [item for item in moment.after if item.record.uuid in known]
 
 
 def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
@@ -116,8 +116,8 @@ def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
     story.boundary(kept=("now", "s1", "now"))
     story.summary("We talked.", uuid="s1", parent=story.last)
     (one,) = compactions(MemoryLog(story.lines))
-    assert [item.said.uuid for item in kept(one)] == ["now"]
-    assert "now" not in {item.said.uuid for item in one.hidden}
+    assert [item.record.uuid for item in kept(one)] == ["now"]
+    assert "now" not in {item.record.uuid for item in one.hidden}
     assert one.later_rounds_visible
 
 

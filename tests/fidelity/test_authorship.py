@@ -303,14 +303,14 @@ def test_recall_finds_them_among_the_users_words_once(case: Case) -> None:
 def test_words_from_the_queue_are_said_once_in_the_conversation_and_its_summary(case: Case) -> None:
     log, _ = indexed(told(case))
     items = whole(log).items
-    assert [users_words(item.said) for item in items].count(WORDS) == 1
+    assert [users_words(item.record) for item in items].count(WORDS) == 1
     assert [words.head for words in facts(items).messages].count(WORDS) == 1
 
 
 @pytest.mark.spec("S10.4")
 def test_words_from_the_queue_come_before_the_answer_that_hears_them() -> None:
     log, _ = indexed(told(queued_in_the_queue_alone))
-    said = [users_words(item.said) or item.said.role for item in whole(log).items]
+    said = [users_words(item.record) or item.record.role for item in whole(log).items]
     assert said[-3:] == ["user", WORDS, "assistant"]
 
 
@@ -345,7 +345,7 @@ def test_what_a_program_says_in_the_users_role_is_not_the_users(notice: dict[str
     story = Story()
     story.user(notice.pop("content"), **notice)
     (item,) = story.view().items
-    assert users_words(item.said) == ""
+    assert users_words(item.record) == ""
     _, index = indexed(story)
     assert index.search("done lint skill a.py transcript output brief", kind="user") == []
 
@@ -394,7 +394,7 @@ def test_a_queued_object_that_names_a_background_task_is_nobodys_words(recorded:
         story.link("attachment", attachment={"type": "queued_command", "prompt": notice})
     done(story)
     log, index = indexed(story)
-    assert not any("boathouse" in users_words(item.said) for item in whole(log).items)
+    assert not any("boathouse" in users_words(item.record) for item in whole(log).items)
     assert index.search("Paint the boathouse", kind="user") == []
 
 
@@ -408,7 +408,7 @@ def test_a_notice_that_waited_in_the_queue_is_not_the_users() -> None:
     queue(story, "remove", prompt)
     story.assistant("Read.")
     log, _ = indexed(story)
-    said = [words for item in whole(log).items if (words := users_words(item.said))]
+    said = [words for item in whole(log).items if (words := users_words(item.record))]
     assert said == ["Please look after the branch feature/tides with me."]
 
 
@@ -427,7 +427,7 @@ def test_words_removed_for_another_reason_than_being_heard_were_not_said() -> No
     story.raw(b'{"type":"queue-operation","operation":"remove","reason":"deleted_by_user","timestamp":"t"}')
     done(story)
     log, _ = indexed(story)
-    assert WORDS not in [users_words(item.said) for item in whole(log).items]
+    assert WORDS not in [users_words(item.record) for item in whole(log).items]
 
 
 @pytest.mark.spec("S10.4")
@@ -439,4 +439,4 @@ def test_words_taken_back_from_the_queue_were_not_said() -> None:
     done(story)
     log, index = indexed(story)
     assert index.search(WORDS, kind="user") == []
-    assert WORDS not in [users_words(item.said) for item in whole(log).items]
+    assert WORDS not in [users_words(item.record) for item in whole(log).items]

@@ -68,7 +68,10 @@ class Followed:
 
     def blocks(self, kind: str) -> Counter[str]:
         return Counter(
-            block.id for item in self.items for block in item.said.blocks if block.kind == kind and block.id
+            block.id
+            for item in self.items
+            for block in item.record.blocks
+            if block.kind == kind and block.id
         )
 
 
@@ -87,8 +90,8 @@ def test_each_message_of_the_user_is_on_record_once_and_nothing_else_is_the_user
     followed: Followed,
 ) -> None:
     # What a compaction keeps of the user's messages is shown again, and marked as that.
-    items = [item for item in followed.items if item.said.attachment != KEPT_MESSAGE]
-    said = [users_words(item.said).strip() for item in items]
+    items = [item for item in followed.items if item.record.attachment != KEPT_MESSAGE]
+    said = [users_words(item.record).strip() for item in items]
     spoken = [words for words in said if words]
     assert len(spoken) == MESSAGES
     assert all(words.startswith(CODEWORD) for words in spoken)
@@ -111,7 +114,7 @@ def test_each_call_and_each_result_is_on_record_once(followed: Followed) -> None
 
 @pytest.mark.spec("S30.2")
 def test_every_answer_is_billed_with_what_the_provider_reported(followed: Followed) -> None:
-    recorded = {item.said.message_id: item.said.usage for item in followed.items if item.said.usage}
+    recorded = {item.record.message_id: item.record.usage for item in followed.items if item.record.usage}
     aside = [made for _, made in followed.log.decisions(Billed)]
     answered: list[Any] = [json.loads(bytes(exchange.answer)) for exchange in followed.exchanges]
     assert len(recorded) + len(aside) == len(answered)

@@ -102,7 +102,7 @@ def test_where_the_prompt_stays_what_was_summarised_away_is_announced_again_and_
         before = model_of(made).requests[-1]
         for number in range(10):
             items = made.assembly.conversation.transcript.view.items
-            second = [item for item in items if item.said.role == "user"][1].said.uuid
+            second = [item for item in items if item.record.role == "user"][1].record.uuid
             done = made.session.compact(span="from", record=second, engine="extractive")
             assert done is not None
             made.run(f"Part {number}. {LONG}")

@@ -36,7 +36,7 @@ def _worked(log: MemoryLog | None = None) -> tuple[Transcript, list[str]]:
     script.user([blocks.result("a", "a long listing")])
     script.model(answer(_think("so"), "fine", id="m2"))
     script.user([blocks.text("next")])
-    return script, [item.said.uuid for item in script.view.items]
+    return script, [item.record.uuid for item in script.view.items]
 
 
 def _call(id: str) -> blocks.Block:
@@ -77,7 +77,7 @@ def test_the_late_result_of_a_call_that_is_out_of_sight_is_out_of_sight_too():
     script.user([blocks.text("go")])
     script.model(answer(_call("a")))
     script.attach("todo", {}, [blocks.text("remember")])
-    ids = [item.said.uuid for item in script.view.items]
+    ids = [item.record.uuid for item in script.view.items]
     script.decide(Snip(first=ids[1], last=ids[2]))
     late = script.user([blocks.result("a", "at last")])
     assert shown(script.view) == [("user", "go")]

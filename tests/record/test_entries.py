@@ -109,7 +109,7 @@ def test_a_record_that_cannot_be_read_keeps_its_place_in_the_chain():
     view = View()
     for line in lines:
         view.add(entries.read(line))
-    assert [item.said.uuid for item in view.items] == ["a", "c"]
+    assert [item.record.uuid for item in view.items] == ["a", "c"]
     assert view.damaged == 1
 
 

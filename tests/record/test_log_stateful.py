@@ -85,7 +85,7 @@ class Transcripts(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 3), thinks=st.booleans(), again=st.booleans())
     def the_model_answers(self, calls: int, thinks: bool, again: bool) -> None:
-        last = self.script.view.items[-1].said if self.script.view.items else None
+        last = self.script.view.items[-1].record if self.script.view.items else None
         goes_on = again and last is not None and last.message_id == f"m{self.answers}"
         self.answers += not goes_on
         parts: list[blocks.Block | str] = []
@@ -145,14 +145,14 @@ class Transcripts(RuleBasedStateMachine):
     def a_span_is_hidden(self, first: int, length: int, summary: str) -> None:
         items = self.script.view.items
         start = first % len(items)
-        begin, end = items[start].said.uuid, items[min(start + length, len(items) - 1)].said.uuid
+        begin, end = items[start].record.uuid, items[min(start + length, len(items) - 1)].record.uuid
         span = Fold(first=begin, last=end, summary=summary) if summary else Snip(first=begin, last=end)
         self.decisions.append(self.script.decide(span).id)
 
     @precondition(lambda self: self.script.view.items)
     @rule(cut=NUMBERS, keeps=st.sampled_from(["nothing", "suffix", "prefix"]))
     def the_conversation_is_compacted(self, cut: int, keeps: str) -> None:
-        items = [item.said.uuid for item in self.script.view.items]
+        items = [item.record.uuid for item in self.script.view.items]
         boundary, anchor = self.script.new_id(), self.script.new_id()
         place = cut % len(items)
         while place > 0 and not self.script.view.begins_round(items[place]):
@@ -195,7 +195,7 @@ class Transcripts(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def another_tool_tells_a_record_again(self, which: int) -> None:
         items = self.script.view.items
-        again, uuid = items[which % len(items)].said.uuid, self.ids.new()
+        again, uuid = items[which % len(items)].record.uuid, self.ids.new()
         told = (json.loads(line) for _, line in self.log.read() if again.encode() in line)
         record = next(record for record in told if record.get("uuid") == again)
         self._behind_our_back(json.dumps({**record, "uuid": uuid}).encode() + b"\n")
@@ -245,11 +245,11 @@ class Transcripts(RuleBasedStateMachine):
         for end in {0, len(layout.items) // 2, len(layout.items) - 1} & set(range(len(layout.items))):
             expected = Wire(layout.unsupported)
             for number, item in enumerate(layout.items[: end + 1]):
-                message = item.said
+                message = item.record
                 expected.add(
                     number, item.role, message.message_id, item.shown, item.begins, message.new_kinds
                 )
-            assert layout.messages_until(layout.items[end].said.uuid) == expected.messages()
+            assert layout.messages_until(layout.items[end].record.uuid) == expected.messages()
         assert self.script.view.encoded() == before
 
     @invariant()

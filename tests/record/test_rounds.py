@@ -48,6 +48,6 @@ def test_rounds_are_a_partition_that_splits_no_pair(steps):
     grouped = rounds(items)
     assert [item for round in grouped for item in round.items] == items
     for round in grouped:
-        asked = {call for item in round.answer for call in item.said.calls}
+        asked = {call for item in round.answer for call in item.record.calls}
         outside = [item for item in items if item not in round.items]
-        assert asked.isdisjoint(call for item in outside for call in item.said.answers)
+        assert asked.isdisjoint(call for item in outside for call in item.record.answers)

@@ -18,7 +18,7 @@ BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u202
 
 
 def said_last(session: Session) -> Said:
-    return session.conversation.transcript.view.items[-1].said
+    return session.conversation.transcript.view.items[-1].record
 
 
 @pytest.mark.spec("S19.1")

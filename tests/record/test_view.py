@@ -24,6 +24,14 @@ def test_a_conversation_is_shown_in_order():
     assert shown(story.view()) == [("user", "one"), ("assistant", "two"), ("user", "three")]
 
 
+def test_the_record_of_an_item_answers_to_its_former_name():
+    story = Story()
+    story.user("Light the quay.")
+    (item,) = story.view().items
+    with pytest.warns(DeprecationWarning, match=r"item\.record"):
+        assert item.said is item.record
+
+
 @pytest.mark.spec("S8.4")
 def test_records_of_one_answer_become_one_message_and_their_results_the_next():
     story = Story()
@@ -457,7 +465,7 @@ def test_a_record_without_a_parent_behind_a_damaged_line_is_a_child_when_reading
     for line in story.lines:
         later.add(entries.read(line))
     assert shown(later) == shown(story.view()) == [("user", "again")]
-    assert next(item.said.uuid for item in later.items) == first
+    assert next(item.record.uuid for item in later.items) == first
 
 
 def test_a_record_written_twice_counts_once():

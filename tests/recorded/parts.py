@@ -330,7 +330,7 @@ def session_notes() -> Iterator[str]:
         ):
             yield f"{answer!r}: {short(notes.apply(NotesText({'Workflow': 'old'}), answer))}"
         held = items(2, 9)
-        for covered in (held[3].said.uuid, held[-2].said.uuid, "gone"):
+        for covered in (held[3].record.uuid, held[-2].record.uuid, "gone"):
             start = notes.keep_from(held, covered, window, lambda item: len(item.shown[0].raw))
             yield f"{size} {covered}: {start}"
 
@@ -348,7 +348,7 @@ def views() -> Iterator[str]:
         yield f"weight {short(view.weight)}; pending {view.pending_calls}; undone {sorted(view.undone)}"
         yield f"repairs {short([(one.kind, one.subject) for one in view.repairs])}; answered {view.answered_at}"
         yield f"fates {[short(view.fate(uuid)) for uuid in story.uuids[:12]]}"
-        yield f"rounds {[item.said.uuid for item in view.items if view.begins_round(item.said.uuid)]}"
+        yield f"rounds {[item.record.uuid for item in view.items if view.begins_round(item.record.uuid)]}"
 
 
 @part
@@ -365,12 +365,12 @@ def scopes() -> Iterator[str]:
             return f"refused: {error}"
         if not isinstance(found, scope.Scope):
             return short(found)
-        names = [[item.said.uuid for item in part] for part in (found.hidden, found.front, found.behind)]
+        names = [[item.record.uuid for item in part] for part in (found.hidden, found.front, found.behind)]
         return f"{found.span} {found.side} {names} {len(scope.messages_of(view, found.hidden))}"
 
     for seed in range(12):
         view = (conversation(seed, 4) if seed % 2 else eventful(Random(seed))).view()
-        uuids = [item.said.uuid for item in view.items]
+        uuids = [item.record.uuid for item in view.items]
         for most in (0, 60, 900):
             yield f"{seed} whole {most}: {outcome(scope.whole, view, most, tokens)}"
             yield f"{seed} older {most}: {outcome(scope.older, view, 2, most, tokens)}"

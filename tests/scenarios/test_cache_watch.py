@@ -73,7 +73,7 @@ def _lifetime(held: Conversation) -> None:
 
 def _message(held: Conversation) -> None:
     items = held.script.view.items
-    held.script.decide(Snip(first=items[0].said.uuid, last=items[0].said.uuid))
+    held.script.decide(Snip(first=items[0].record.uuid, last=items[0].record.uuid))
 
 
 def _first_image(held: Conversation) -> None:

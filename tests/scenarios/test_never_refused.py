@@ -57,7 +57,7 @@ class Conversations(RuleBasedStateMachine):
     @precondition(lambda self: self.held.outcomes)
     @rule(which=NUMBERS)
     def results_are_cleared(self, which: int) -> None:
-        calls = [call for item in self.held.script.view.items for call in item.said.answers]
+        calls = [call for item in self.held.script.view.items for call in item.record.answers]
         about = MicrocompactMetadata(compacted_tool_ids=calls[: which % 4])
         self.decisions.append(self.held.script.clear(about))
 
@@ -69,14 +69,14 @@ class Conversations(RuleBasedStateMachine):
             return
         start = first % len(whole)
         end = min(start + length, len(whole) - 1)
-        snip = Snip(first=whole[start].items[0].said.uuid, last=whole[end].items[-1].said.uuid)
+        snip = Snip(first=whole[start].items[0].record.uuid, last=whole[end].items[-1].record.uuid)
         self.decisions.append(self.held.script.decide(snip).id)
 
     @precondition(lambda self: self.held.outcomes)
     @rule(cut=NUMBERS, keeps=st.booleans())
     def the_conversation_is_compacted(self, cut: int, keeps: bool) -> None:
         script = self.held.script
-        items = [item.said.uuid for item in script.view.items]
+        items = [item.record.uuid for item in script.view.items]
         heads = [uuid for uuid in items if script.view.begins_round(uuid)]
         anchor = script.new_id()
         kept = Segment(heads[cut % len(heads)], anchor, items[-1]) if keeps and heads else None
@@ -93,7 +93,7 @@ class Conversations(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def the_user_rewinds(self, which: int) -> None:
         items = self.held.script.view.items
-        self.held.script.decide(Rewound(to=items[which % len(items)].said.uuid))
+        self.held.script.decide(Rewound(to=items[which % len(items)].record.uuid))
         self.the_user_speaks("another way")
 
 

@@ -154,7 +154,7 @@ def kinds_of(body: bytes) -> list[str]:
 
 
 def uuids(session: sevenfold.Session) -> list[str]:
-    return [item.said.uuid for item in session.conversation.transcript.view.items]
+    return [item.record.uuid for item in session.conversation.transcript.view.items]
 
 
 def fake_reply(

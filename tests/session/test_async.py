@@ -86,7 +86,7 @@ def test_everything_that_can_be_decided_can_be_decided_awaited() -> None:
         await session.complete()
         await session.user("two")
         await session.complete()
-        records = [item.said.uuid for item in session.conversation.transcript.view.items]
+        records = [item.record.uuid for item in session.conversation.transcript.view.items]
         await session.pin(records[0])
         await session.unpin(records[0])
         name = await session.snip(records[1], records[2])

@@ -131,7 +131,7 @@ def test_pinned_results_stay() -> None:
     held.session.user("Begin.")
     held.run(9)
     items = held.session.conversation.transcript.view.items
-    record, (call,) = next((item.said.uuid, item.said.answers) for item in items if item.said.answers)
+    record, (call,) = next((item.record.uuid, item.record.answers) for item in items if item.record.answers)
     held.session.pin(record)
     held.clock.advance(400)
     held.session.prepare()
@@ -476,9 +476,9 @@ def test_with_old_reasoning_left_out_that_of_the_last_turn_is_still_valid(model:
     with simulated(model, working(prompt_calls=1)) as (held, simulator):
         held.run(12)
         spoken = [
-            item.said.uuid
+            item.record.uuid
             for item in held.session.conversation.transcript.view.items
-            if not item.said.answers
+            if not item.record.answers
         ]
         held.session.conversation.open_epoch("clear", drops_thinking=True, before=spoken[-4])
         held.session.conversation.vouch_for_thinking()

@@ -47,7 +47,7 @@ def test_a_document_in_a_result_is_stored_like_text(shape: str) -> None:
     held.session.user("Begin.")
     (call,) = held.ask().calls
     held.session.tool_results({call.id: [paper(BIG, shape)]})
-    said = held.session.conversation.transcript.view.items[-1].said
+    said = held.session.conversation.transcript.view.items[-1].record
     assert isinstance(said, Said)
     assert call.id in said.stored
     request = json.loads(held.session.prepare().body)

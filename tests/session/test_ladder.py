@@ -223,7 +223,7 @@ def test_that_a_layer_rests_is_told_once_until_it_no_longer_does() -> None:
 def _rounds(held: Held, count: int = 4) -> tuple[str, str]:
     """The first and last record of so many rounds after the user's first words."""
     items = held.session.conversation.transcript.view.items
-    return items[1].said.uuid, items[2 * count].said.uuid
+    return items[1].record.uuid, items[2 * count].record.uuid
 
 
 def test_what_is_shown_is_what_is_sent() -> None:

@@ -59,7 +59,7 @@ def test_a_picture_that_cannot_be_read_becomes_a_note_and_the_session_goes_on(tm
     with opened(file) as session:
         session.user("And now?")
         assert kinds(session.prepare().body)[0] == ["text", "text", "image"]
-        first = session.conversation.transcript.view.items[0].said
+        first = session.conversation.transcript.view.items[0].record
         assert [block.kind for block in first.blocks] == ["text", "image", "image"]
         # Nor does the provider take it when the user goes back to before the decision.
         session.rewind(first.uuid)

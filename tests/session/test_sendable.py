@@ -192,15 +192,15 @@ def test_a_system_message_is_sent_as_the_users_to_a_model_that_takes_none(tmp_pa
         body = session.prepare().body
         assert roles(body) == ["user", "assistant", "user"]
         assert "tide table" in json.dumps(said(body)[-1])
-        first = session.conversation.transcript.view.items[0].said.uuid
+        first = session.conversation.transcript.view.items[0].record.uuid
         session.user("And now?")
-        session.rewind(session.conversation.transcript.view.items[3].said.uuid)
+        session.rewind(session.conversation.transcript.view.items[3].record.uuid)
         assert "system" not in roles(session.prepare().body)
         session.rewind(first)
         session.user("Again.")
         session.prepare()
     with moved(file, "claude-opus-5-5") as session:
-        session.rewind(session.conversation.transcript.view.items[0].said.uuid)
+        session.rewind(session.conversation.transcript.view.items[0].record.uuid)
         session.user("Once more.")
         assert not wrong(session.prepare().body)
 
@@ -235,7 +235,7 @@ def test_reasoning_of_another_api_is_not_sent_wherever_the_user_goes_back_to(
         session.prepare()
         items = session.conversation.transcript.view.items
         for item in reversed(items[1:]):
-            session.rewind(item.said.uuid)
+            session.rewind(item.record.uuid)
             session.user("Once more.")
             body = session.prepare().body
             assert b"gAA=" not in body

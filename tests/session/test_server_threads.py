@@ -199,7 +199,7 @@ def test_a_fork_a_compaction_and_a_rewind_leave_the_thread(wire: str) -> None:
         session.user("after the compaction")
         session.complete()
         assert here.continued[-1] is False
-        first = session.conversation.transcript.view.items[0].said.uuid
+        first = session.conversation.transcript.view.items[0].record.uuid
         session.rewind(first)
         here.simulator.requests.clear()
         session.user("after the rewind")

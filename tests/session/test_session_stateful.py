@@ -191,7 +191,9 @@ class Sessions(RuleBasedStateMachine):
         if whole:
             start = first % len(whole)
             end = min(start + length, len(whole) - 1)
-            self.attempt(self.session.snip, whole[start].items[0].said.uuid, whole[end].items[-1].said.uuid)
+            self.attempt(
+                self.session.snip, whole[start].items[0].record.uuid, whole[end].items[-1].record.uuid
+            )
 
     @rule()
     def a_decision_is_undone(self) -> None:

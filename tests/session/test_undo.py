@@ -346,7 +346,7 @@ def test_reasoning_stays_away_from_a_redone_compaction_if_rounds_were_snipped_me
             session.complete()
         boundary = session.undo()
         since = [
-            item.said.uuid for item in session.conversation.transcript.view.items if not item.hidden_by
+            item.record.uuid for item in session.conversation.transcript.view.items if not item.hidden_by
         ]
         session.snip(since[-5], since[-4])
         assert session.redo(boundary) == boundary
@@ -651,7 +651,7 @@ def test_what_comes_while_the_model_answers_follows_its_answer(tmp_path: Path) -
         places = [words.index(each) for each in (b"one", b"answer 1", b"two", b"three")]
         assert places == sorted(places)
         assert words.count(b"two") == words.count(b"three") == 1
-        newest = session.conversation.transcript.view.items[-1].said
+        newest = session.conversation.transcript.view.items[-1].record
         assert (newest.attachment, newest.meta) == ("note", True)
     with sevenfold.Session.open("s", **options) as session:
         assert session.conversation.transcript.view.encoded() == said

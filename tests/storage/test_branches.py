@@ -69,7 +69,7 @@ def leaked(home) -> Worker:
     fork = branched(worker)
     fork.user([blocks.text("in the branch")])
     fork.model(answer(thought(), "there", id="msg_fork"))
-    tail = fork.view.items[-1].said.uuid
+    tail = fork.view.items[-1].record.uuid
     fork.compact(
         CompactMetadata(preserved_segment=Segment(kept, "anchor", tail)),
         [blocks.text("in short")],

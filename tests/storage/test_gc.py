@@ -95,7 +95,7 @@ def test_what_a_compaction_that_could_come_back_keeps_stays(worker):
     worker.result("t0", "zero")
     kept = worker.turn("keep from here", id="k")
     worker.result("t1", "one")
-    last = worker.script.view.items[-1].said.uuid
+    last = worker.script.view.items[-1].record.uuid
     anchor = worker.script.new_id()
     compact(worker, CompactMetadata(preserved_segment=Segment(kept, anchor, last)), anchor=anchor)
     worker.turn(id="l")
@@ -125,7 +125,7 @@ def test_a_branch_that_was_left_after_the_last_compaction_can_be_returned_to(wor
 def test_what_is_pinned_stays(worker):
     worker.result("t1", "one")
     worker.result("t2", "two")
-    holding = [item.said for item in worker.script.view.items if "t1" in item.said.answers]
+    holding = [item.record for item in worker.script.view.items if "t1" in item.record.answers]
     worker.script.decide(Pin(record=holding[0].uuid))
     compact(worker)
     compact(worker)

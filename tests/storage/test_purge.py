@@ -118,7 +118,7 @@ def test_a_purged_session_goes_on_without_reasoning_bound_to_what_stood_there(le
     assert view.epoch is not None
     assert (view.epoch.reason, view.epoch.drops_thinking) == ("purged", True)
     assert (view.epoch.model, view.epoch.system) == (before.epoch.model, before.epoch.system)
-    assert [item.said.uuid for item in view.items] == [item.said.uuid for item in before.items]
+    assert [item.record.uuid for item in view.items] == [item.record.uuid for item in before.items]
 
 
 @pytest.mark.spec("S9.2")
@@ -141,7 +141,7 @@ def test_a_provider_that_binds_reasoning_takes_the_next_request_after_a_purge(ho
 
 
 def test_reasoning_stays_away_after_a_rewind_to_before_the_purge(home, leaked):
-    first = reopened(leaked.files).items[1].said.uuid
+    first = reopened(leaked.files).items[1].record.uuid
     purge(SECRET)
     worker = Worker(home, "s-1")
     worker.script.decide(Rewound(to=first))
@@ -185,7 +185,7 @@ def test_offsets_in_the_file_still_lead_where_they_led(home):
     worker = Worker(home, "s-1")
     worker.turn(f"first {SECRET} " * 5, id="a")
     kept = worker.turn("second", id="b")
-    last = worker.script.view.items[-1].said.uuid
+    last = worker.script.view.items[-1].record.uuid
     anchor = worker.script.new_id()
     about = CompactMetadata(preserved_segment=Segment(kept, anchor, last))
     worker.script.compact(about, [blocks.text(f"in short: {SECRET}")], anchor=anchor)

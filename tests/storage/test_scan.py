@@ -35,7 +35,7 @@ def worker(home) -> Worker:
 
 
 def asked(worker: Worker) -> str:
-    return worker.script.view.items[0].said.uuid
+    return worker.script.view.items[0].record.uuid
 
 
 def test_everything_kept_is_looked_at_and_nothing_is_shown(worker, capsys):

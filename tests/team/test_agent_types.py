@@ -66,7 +66,7 @@ def test_where_the_prompt_stays_a_compaction_announces_only_the_types_that_are_n
         made.run("MAIN two")
         made.run("MAIN three")
         define(folder, "winds")
-        place = made.session.conversation.transcript.view.items[2].said.uuid
+        place = made.session.conversation.transcript.view.items[2].record.uuid
         assert made.compact(engine="extractive", span="from", record=place) is not None
         made.run("MAIN four")
         assert "Knows winds well." not in front(there)

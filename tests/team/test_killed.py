@@ -51,7 +51,7 @@ def work(there: World, folder: Path, store: RememberingStore, prompt: str = "") 
         said = prompt if not log.mentions("MAIN task") else ""
         view = made.session.conversation.transcript.view
         newest = view.newest
-        if said or newest is None or newest.said.role == "user" or view.pending_calls or _left(made):
+        if said or newest is None or newest.record.role == "user" or view.pending_calls or _left(made):
             made.run(said)
         return made, [(one.status, one.runs, one.delivered) for one in team_of(made).roster]
 

@@ -452,7 +452,7 @@ class Loop:
         """Close calls without a result, except those that the program carries out; whether there are any of those."""
         waiting = self._conversation.waiting
         view = self._conversation.transcript.view
-        answers = [item for item in view.items if waiting and set(waiting) & set(item.said.calls)]
+        answers = [item for item in view.items if waiting and set(waiting) & set(item.record.calls)]
         calls = chain.from_iterable(calls_in(item.shown) for item in answers)
         awaited = {call.id for call in calls if call.id in waiting and self._executor.is_handed_over(call)}
         if awaited and len(awaited) < len(waiting):

@@ -53,19 +53,21 @@ class CompactionMoment(Struct, frozen=True):
     @property
     def hidden(self) -> tuple[Item, ...]:
         """The records it hid."""
-        visible = {item.said.uuid for item in self.after}
-        return tuple(item for item in self.before if item.said.uuid not in visible)
+        visible = {item.record.uuid for item in self.after}
+        return tuple(item for item in self.before if item.record.uuid not in visible)
 
     @property
     def summary(self) -> tuple[Item, ...]:
         """The summary that replaced the hidden records."""
-        earlier = {item.said.uuid for item in self.before}
-        return tuple(item for item in self.after if item.said.summary and item.said.uuid not in earlier)
+        earlier = {item.record.uuid for item in self.before}
+        return tuple(item for item in self.after if item.record.summary and item.record.uuid not in earlier)
 
     @property
     def later_rounds_visible(self) -> bool:
         """Whether the newest earlier record stays in view, so that the current step is not hidden."""
-        return bool(self.before) and any(item.said.uuid == self.before[-1].said.uuid for item in self.after)
+        return bool(self.before) and any(
+            item.record.uuid == self.before[-1].record.uuid for item in self.after
+        )
 
 
 def compactions(log: Log, progress: Progress | None = None) -> Iterator[CompactionMoment]:

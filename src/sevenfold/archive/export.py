@@ -67,8 +67,8 @@ def as_text(log: Log) -> str:
 
 def _sections(view: View) -> Iterator[str]:
     for item in view.items:
-        if text := text_of(item.said.blocks):
-            yield f"## {_heading(item.said)}\n\n{text}\n"
+        if text := text_of(item.record.blocks):
+            yield f"## {_heading(item.record)}\n\n{text}\n"
 
 
 def _heading(message: Said) -> str:

@@ -99,7 +99,7 @@ class StillSeen(Struct, frozen=True):
     @classmethod
     def of(cls, view: View) -> StillSeen:
         """What the model sees in this view."""
-        visible = (item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen")
+        visible = (item.record.uuid for item in view.items if view.fate(item.record.uuid).state == "seen")
         return cls(tuple(_visible_texts(view)), frozenset(visible))
 
 
@@ -178,7 +178,7 @@ def parts(items: Sequence[Item], context: StillSeen, rooms: Mapping[Part, int]) 
 
     ``items`` are the records of the whole conversation.
     """
-    return select(extracted(items), items[-1].said.uuid if items else "", context, rooms)
+    return select(extracted(items), items[-1].record.uuid if items else "", context, rooms)
 
 
 def select(facts: Facts, newest: str, context: StillSeen, rooms: Mapping[Part, int]) -> dict[Part, str]:

@@ -125,13 +125,13 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
     view = resume(log)
     if not view.items:
         raise not_a_conversation(path)
-    answers = (item.said.model for item in reversed(view.items) if item.said.role == "assistant")
+    answers = (item.record.model for item in reversed(view.items) if item.record.role == "assistant")
     model = model or next((answering for answering in answers if answering not in ("", NO_MODEL)), "")
     model = model or (view.epoch.model if view.epoch else "")
     if not model:
         raise InputError(f"{path}: the transcript does not say which model answered; name one with --model")
     identity = log.identity()
-    whole = Segment(view.items[0].said.uuid, "", view.items[-1].said.uuid)
+    whole = Segment(view.items[0].record.uuid, "", view.items[-1].record.uuid)
     # The folder may have been recorded on another system.
     named = PureWindowsPath(identity.folder).is_absolute() or identity.folder.startswith("/")
     return RecordedSession(
@@ -248,7 +248,7 @@ LONGEST_SAID = 200
 
 def record_named(session: Session, start: str) -> str:
     """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
-    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
+    ids = [item.record.uuid for item in session.conversation.transcript.view.items]
     matching = [start] if start in ids else [uuid for uuid in ids if uuid.startswith(start)]
     if not matching:
         raise InputError(
@@ -266,7 +266,7 @@ def record_named(session: Session, start: str) -> str:
 def cut_points(session: Session) -> list[dict[str, str]]:
     """The newest messages of the user at which the conversation can be cut, each with a short id and its words."""
     view = session.conversation.transcript.view
-    ids = [item.said.uuid for item in view.items]
+    ids = [item.record.uuid for item in view.items]
 
     def shortest(uuid: str) -> str:
         """The shortest prefix that no other id has."""
@@ -276,7 +276,7 @@ def cut_points(session: Session) -> list[dict[str, str]]:
                 return prefix
         return uuid
 
-    texts = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
+    texts = ((item.record.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
     points = ((uuid, text) for uuid, text in texts if text and view.begins_round(uuid))
     newest = [*islice(points, MOST_CUT_POINTS)][::-1]
     return [{"id": shortest(uuid), "says": text[:LONGEST_SAID]} for uuid, text in newest]

@@ -46,7 +46,7 @@ def open_index(
 def visible_records(log: Log) -> set[str]:
     """The ids of the records that are in the context now, unchanged."""
     view = resume(log)
-    return {item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen"}
+    return {item.record.uuid for item in view.items if view.fate(item.record.uuid).state == "seen"}
 
 
 def outside_context(search: Callable[..., list[Hit]], log: Log) -> tuple[list[Hit], int]:

@@ -72,7 +72,7 @@ class ArchivedSession:
         """Every record of the conversation, in order, including what compactions have hidden since."""
         visible = search.visible_records(self.log)
         return [
-            _record(item, item.said.blocks, in_context=item.said.uuid in visible)
+            _record(item, item.record.blocks, in_context=item.record.uuid in visible)
             for item in history.every_record(self.log)
         ]
 
@@ -159,4 +159,6 @@ def transcript(session: str | Path) -> ArchivedSession:
 
 def _record(item: Item, blocks: Sequence[Block], *, in_context: bool) -> ArchivedRecord:
     text = text_of(blocks)
-    return ArchivedRecord(item.said.uuid, speaker_of(item.said), text, item.said.timestamp, in_context)
+    return ArchivedRecord(
+        item.record.uuid, speaker_of(item.record), text, item.record.timestamp, in_context
+    )

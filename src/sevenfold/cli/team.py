@@ -100,7 +100,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
         reports = (f"Task: {entry.started.prompt}\n\n{workers.report(entry)}" for entry in entries)
         agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
-    joined = newest is None or newest.said.key != REPORTS
+    joined = newest is None or newest.record.key != REPORTS
     text = _finish_interrupted_turn(agent) if joined else agent.run(team.join).text
     sys.stdout.write(f"{clean(text)}\n")
     mapped = [entry for entry in workers.roster if entry.started.call.startswith(MAPPED)]
@@ -115,9 +115,9 @@ def _work(agent: Agent, team: TeamFile) -> int:
 def _finish_interrupted_turn(agent: Agent) -> str:
     """Finish the turn that an earlier process began, if any; returns the text of the agent's last answer."""
     newest = agent.session.conversation.transcript.view.newest
-    if newest is not None and newest.said.role != "assistant":
+    if newest is not None and newest.record.role != "assistant":
         return agent.run().text
-    blocks = newest.said.blocks if newest is not None else ()
+    blocks = newest.record.blocks if newest is not None else ()
     return text_of(blocks)
 
 

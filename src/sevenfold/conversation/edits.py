@@ -63,7 +63,7 @@ def pin(c: Conversation, record: str) -> None:
             raise Refused(f"{record} is not a record in view")
         other_pins = c.transcript.pinned() - {record}
         held = [
-            pinned_item for pinned_item in c.transcript.view.items if pinned_item.said.uuid in other_pins
+            pinned_item for pinned_item in c.transcript.view.items if pinned_item.record.uuid in other_pins
         ]
         tokens = _tokens(c, [item])
         used = _tokens(c, held)
@@ -134,7 +134,7 @@ def go_back(c: Conversation, record: str | None) -> None:
         remaining = transcript.view.messages()
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
         waits = open_server_calls([*chain.from_iterable(message.parts for message in remaining)])
-        imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
+        imported = any(item.record.message_id.startswith(IMPORTED) for item in transcript.view.items)
         if as_sent and _begins(messages_before, remaining) and not waits:
             c.vouch_for_thinking()
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
@@ -155,7 +155,7 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
         raise Refused(f"{first} to {last} is not a span of records in view")
     following = items[places[1] + 1] if places[1] + 1 < len(items) else None
     if not view.begins_round(first) or (
-        following is not None and not view.begins_round(following.said.uuid)
+        following is not None and not view.begins_round(following.record.uuid)
     ):
         raise Refused("a span must hold whole rounds: an answer together with all its results")
     if following is None:
@@ -163,7 +163,7 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     span = items[places[0] : places[1] + 1]
     if all(item.hidden_by for item in span):
         raise Refused(f"{first} to {last} is out of the context already; undo brings it back")
-    if held := c.transcript.pinned() & {item.said.uuid for item in span}:
+    if held := c.transcript.pinned() & {item.record.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
 

@@ -226,7 +226,7 @@ def amend(c: Conversation) -> None:
 
 
 def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
-    attached = [item for item in c.transcript.view.items if item.said.attachment == AMENDED]
+    attached = [item for item in c.transcript.view.items if item.record.attachment == AMENDED]
     if not attached or attached[-1].shown != added:
         # The attachment may exist already, if writing was interrupted before the second record.
         c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
@@ -313,9 +313,9 @@ def _is_for_another_api(c: Conversation, epoch: Epoch) -> bool:
         return True
     items = c.transcript.view.items if set(wanted) - set(epoch.unsupported) else []
     for item in items:
-        if item.role == "system" and SYSTEM_MESSAGES in wanted and item.said.attachment != AMENDED:
+        if item.role == "system" and SYSTEM_MESSAGES in wanted and item.record.attachment != AMENDED:
             return True
-        may_be_sealed = item.weight.thoughts or item.said.new_kinds
+        may_be_sealed = item.weight.thoughts or item.record.new_kinds
         if may_be_sealed and SEALED_REASONING in wanted and any(map(is_sealed_reasoning, item.shown)):
             return True
     return False
@@ -351,7 +351,7 @@ def epoch_record(c: EpochKeeping, frame: Frame, reason: str, drops_thinking: boo
 def withdraw_changes(transcript: Transcript) -> None:
     """Clear all amendments in view: system prompt and tools are now sent whole, so they no longer apply."""
     items = transcript.view.items
-    void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
+    void = [item.record.uuid for item in items if item.record.attachment == AMENDED and item.shown]
     if void:
         transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
 
@@ -384,7 +384,7 @@ def recover(c: Conversation, error: ModelError) -> bool:
 
 def _without_opaque_summary(c: Conversation) -> bool:
     view = c.transcript.view
-    summaries = chain.from_iterable(item.shown for item in view.items if item.said.summary)
+    summaries = chain.from_iterable(item.shown for item in view.items if item.record.summary)
     shown = {block.raw for block in summaries}
     signed = (decision for decision in view.decisions() if isinstance(decision, Signed))
     in_force = (decision for decision in signed if decision.id not in view.undone)

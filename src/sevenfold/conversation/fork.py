@@ -252,7 +252,7 @@ def _size_up_to(parent: Conversation, record: str) -> Size:
     size = parent.size()
     left_out = 0
     for item in reversed(parent.transcript.view.items):
-        if item.said.uuid == record:
+        if item.record.uuid == record:
             break
         left_out += 0 if item.hidden_by else parent.item_tokens(item)
     return _moved(size, -min(left_out, size.low))

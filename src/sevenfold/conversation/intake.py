@@ -298,12 +298,12 @@ def must_have_news(view: View) -> None:
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
     # An answer of the provider's own tools is sent back to be continued, but not while our calls in it are unanswered.
-    if newest.said.role == "assistant" and (waiting or not _goes_on(view.messages()[-1])):
+    if newest.record.role == "assistant" and (waiting or not _goes_on(view.messages()[-1])):
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
     # A system message after an incomplete set of results does not complete it.
     heard = next((item for item in reversed(view.items) if item.shown and item.role != "system"), newest)
-    if waiting and heard.said.answers:
+    if waiting and heard.record.answers:
         raise InputError(
             f"calls still wait for results: {', '.join(waiting)}; give them with tool_results() first"
         )

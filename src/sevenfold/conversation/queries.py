@@ -28,16 +28,16 @@ class Finder:
     def keyed(self, key: str) -> str:
         """The id of the live branch's message with this key; empty if there is none."""
         for item in reversed(self._transcript.view.items):
-            if item.said.key == key:
-                return item.said.uuid
+            if item.record.key == key:
+                return item.record.uuid
         if self._transcript.view.boundary is None or not self._transcript.log.keyed(key):
             return ""
-        messages = (item.said for item in reversed(history.whole(self._transcript.log).items))
+        messages = (item.record for item in reversed(history.whole(self._transcript.log).items))
         return next((record.uuid for record in messages if record.key == key), "")
 
     def answered(self, call: str) -> bool:
         """Whether this call has a result, in view or before a compaction."""
-        if any(call in item.said.answers for item in self._transcript.view.items):
+        if any(call in item.record.answers for item in self._transcript.view.items):
             return True
         compacted = self._transcript.view.boundary is not None
         return compacted and self._transcript.log.result(call) is not None
@@ -45,8 +45,8 @@ class Finder:
     def result(self, call: str) -> Block | None:
         """The result of a call as recorded; None if there is none."""
         for item in self._transcript.view.items:
-            if call in item.said.answers:
-                return next(block for block in item.said.blocks if block.id == call)
+            if call in item.record.answers:
+                return next(block for block in item.record.blocks if block.id == call)
         return self._transcript.log.result(call)
 
     def same_result(self, block: Block) -> bool:
@@ -104,7 +104,7 @@ class Finder:
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)
         for item in self._transcript.view.items:
-            for call, stored in item.said.stored.items():
+            for call, stored in item.record.stored.items():
                 if reference == call or stored.is_at(reference):
                     return stored
         return self._transcript.log.stored(reference)

@@ -48,7 +48,7 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
         return False
     item, index = origin
     why = c.gate.text(named["why"]) if c.gate else named["why"]
-    already = c.transcript.view.sent_as_text(item.said.uuid)
+    already = c.transcript.view.sent_as_text(item.record.uuid)
     if index in already:
         return False
     with c.atomic():
@@ -56,7 +56,7 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
             c.open_epoch("the provider refused a block", drops_thinking=True)
         else:
             c.announce("the provider refused a block")
-        c.transcript.decide(SentAsText(record=item.said.uuid, block=index, why=why.strip()))
+        c.transcript.decide(SentAsText(record=item.record.uuid, block=index, why=why.strip()))
     c.events.tell(Repaired(what="refused_block", where=f"{block.kind}: {why.strip()}"))
     return True
 
@@ -81,7 +81,7 @@ def _origin(items: list[Item], block: Block) -> tuple[Item, int] | None:
         # By identity, because the same picture may be there twice; a result that a layer shortened has its call's id.
         if not any(shown is block for shown in item.shown):
             continue
-        for index, recorded in enumerate(item.said.blocks):
+        for index, recorded in enumerate(item.record.blocks):
             if recorded is block or (block.id and (recorded.kind, recorded.id) == (block.kind, block.id)):
                 return item, index
     return None
@@ -90,5 +90,5 @@ def _origin(items: list[Item], block: Block) -> tuple[Item, int] | None:
 def _thinking_follows(c: Conversation, changed: Item) -> bool:
     """Whether thinking in view is bound to content that contains this record."""
     items = c.transcript.view.items
-    later = items[c.transcript.view.layout.index[changed.said.uuid] :]
+    later = items[c.transcript.view.layout.index[changed.record.uuid] :]
     return c.profile.thinking.bound and any(item.weight.thoughts for item in later)

@@ -188,7 +188,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         size,
         forecast,
         record,
-        newest.said.uuid if newest else None,
+        newest.record.uuid if newest else None,
         view.version,
     )
 
@@ -255,7 +255,7 @@ def _with_diagnostics(c: Conversation, fields: Mapping[str, bytes]) -> Mapping[s
         return fields
     c.clearable.follow(c.transcript.view)
     newest = c.clearable.answered
-    previous = c.transcript.view.items[newest].said.message_id if newest >= 0 else ""
+    previous = c.transcript.view.items[newest].record.message_id if newest >= 0 else ""
     if not previous:
         return fields
     return {**fields, DIAGNOSTICS: encode_json({"previous_message_id": previous})}
@@ -361,17 +361,17 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     log = transcript.log
     sent = transcript.log.decided_at(prepared.record.id)
     # Records that an undo brought back are older than the request.
-    late = [item for item in behind if log.record(item.said.uuid, sent) is None]
+    late = [item for item in behind if log.record(item.record.uuid, sent) is None]
     decided = view.decisions()
     with c.atomic():
         if late:
             c.announce("said meanwhile")
             # The request's tip may be a clearing after the last message: the request was built after it.
             restored = behind[: len(behind) - len(late)]
-            transcript.decide(Rewound(to=restored[-1].said.uuid if restored else prepared.record.tip))
+            transcript.decide(Rewound(to=restored[-1].record.uuid if restored else prepared.record.tip))
         changed = tuple(transcript.view.messages()) != prepared.messages
         measured = transcript.model(replace(reply.answer, outdated=changed))
-        moved = {item.said.uuid: transcript.again(item.said) for item in late}
+        moved = {item.record.uuid: transcript.again(item.record) for item in late}
         _decide_again(c, decided, moved)
         thinks = any(block.kind in THINKING for block in reply.answer.blocks)
         if thinks and c.profile.thinking.bound:

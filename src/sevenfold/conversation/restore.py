@@ -95,11 +95,11 @@ class PinsSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """Each pinned record that is not among the kept messages."""
-        visible = {item.said.uuid for item in moment.kept}
+        visible = {item.record.uuid for item in moment.kept}
         attachments: list[Attachment] = []
         tokens = 0
         for item in self._pinned():
-            uuid = item.said.uuid
+            uuid = item.record.uuid
             if uuid not in visible and (text := pinned_text(item)):
                 attachments.append(Attachment("pinned", (blocks.text(text),), {"record": uuid}))
                 tokens += moment.count(text)
@@ -108,9 +108,9 @@ class PinsSlot:
 
 def pinned_text(item: Item) -> str:
     """The text of a pinned record, verbatim and labelled with its speaker; empty if it has no text."""
-    text = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
-    speaker = "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
-    return PinnedRecord(item.said.uuid, speaker, text).render() if text else ""
+    text = "\n".join(filter(None, (blocks.words_of(block) for block in item.record.blocks)))
+    speaker = "model" if item.record.role == "assistant" else "tool" if item.record.answers else "user"
+    return PinnedRecord(item.record.uuid, speaker, text).render() if text else ""
 
 
 class Seen(Struct, frozen=True):

@@ -124,7 +124,7 @@ def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, s
     paths: dict[str, str] = {}
     failed: set[str] = set()
     for item in reversed(view.items) if folder else ():
-        for block in reversed(item.said.blocks):
+        for block in reversed(item.record.blocks):
             match block.body():
                 case ToolResult(tool_use_id=call, is_error=True):
                     failed.add(call)
@@ -147,12 +147,12 @@ def _inside(folder: str, path: str) -> str:
 def shown_whole(call: str, items: Sequence[Item]) -> bool:
     """Whether these records show the result of this call in full, exactly as the tool returned it."""
     for item in reversed(items):
-        if call in item.said.answers:
-            recorded = item.said.blocks
+        if call in item.record.answers:
+            recorded = item.record.blocks
             whole = {
                 block_shown.id
                 for block_shown in item.shown
                 if any(blocks.is_unchanged(block_shown, block) for block in recorded)
             }
-            return call in whole and call not in item.said.stored
+            return call in whole and call not in item.record.stored
     return False

@@ -224,11 +224,11 @@ def ways_on(
     view = c.transcript.view
     settings = c.settings
     shown = (item for item in view.items if item.shown and not item.hidden_by)
-    answers = [item for item in shown if item.said.role == "assistant"]
-    rounds = sum(view.begins_round(item.said.uuid) for item in answers)
+    answers = [item for item in shown if item.record.role == "assistant"]
+    rounds = sum(view.begins_round(item.record.uuid) for item in answers)
     # An answer stays with the results of its calls, and the newest round cannot be removed. If a compaction was made
     # just now and was not enough, another one would not help.
-    older = rounds - (1 if answers and answers[-1].said.calls else 0)
+    older = rounds - (1 if answers and answers[-1].record.calls else 0)
     compacted = (view.boundary or "") != c.boundary_at_last_answer
     # Both remove what precedes the newest messages. If all of that is less than what is too much, neither helps.
     enough = filled.rest > excess
@@ -248,9 +248,9 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
     pinned_records = c.transcript.pinned()
     items = c.transcript.view.items
-    fresh = {item.said.uuid for item in unsent(c)}
-    news = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
-    pins = sum((item.weight for item in items if item.said.uuid in pinned_records - fresh), NOTHING)
+    fresh = {item.record.uuid for item in unsent(c)}
+    news = sum((item.weight for item in items if item.record.uuid in fresh), NOTHING)
+    pins = sum((item.weight for item in items if item.record.uuid in pinned_records - fresh), NOTHING)
     weights = (opening(*frame.system), opening(*frame.tools), pins, news)
     system, tools, pinned, newest = (_amount(c, weight, budget) for weight in weights)
     # Bytes and images are counted in messages only.
@@ -315,15 +315,15 @@ class ClearableResults:
         """The index of the model's newest answer; the model has not seen any results after it."""
 
     def _take(self, item: Item, index: int) -> None:
-        if item.said.role == "assistant":
-            if not item.said.synthetic:
+        if item.record.role == "assistant":
+            if not item.record.synthetic:
                 self.answered = index
-            for block in item.said.blocks:
+            for block in item.record.blocks:
                 if block.kind == "tool_use" and isinstance(body := block.body(), ToolUse):
                     self._tools[body.id] = body.name
-        if not item.said.answers:
+        if not item.record.answers:
             return
-        as_recorded = {block.id: block for block in item.said.blocks}
+        as_recorded = {block.id: block for block in item.record.blocks}
         for block in item.shown:
             tool = self._tools.get(block.id, "")
             if block.kind != "tool_result" or self._kinds.get(tool) not in REPRODUCIBLE:
@@ -343,7 +343,7 @@ class ClearableResults:
         error = isinstance(body, ToolResult) and bool(body.is_error)
         weight = item.weight if len(item.shown) == 1 else measure(block)
         self.weight += weight
-        self.results.append(Held(block.id, self._tools[block.id], item.said.uuid, index, weight, error))
+        self.results.append(Held(block.id, self._tools[block.id], item.record.uuid, index, weight, error))
 
 
 def unsent(c: Conversation) -> list[Item]:
@@ -352,12 +352,12 @@ def unsent(c: Conversation) -> list[Item]:
     c.clearable.follow(view)
     newest = view.items_from(c.clearable.answered + 1)
     tip = view.skip_clearings(c.account.tip)
-    sent = next((index for index, item in enumerate(newest) if item.said.uuid == tip), -1)
+    sent = next((index for index, item in enumerate(newest) if item.record.uuid == tip), -1)
     return newest[sent + 1 :]
 
 
 def unsent_results(c: Conversation) -> list[Block]:
     """Tool results that have not been sent yet."""
-    answers = [item for item in unsent(c) if item.said.answers]
+    answers = [item for item in unsent(c) if item.record.answers]
     shown = chain.from_iterable(item.shown for item in answers)
     return [block for block in shown if block.kind == "tool_result"]

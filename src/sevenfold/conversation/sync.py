@@ -87,7 +87,7 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
         with c.atomic():
             if branches:
                 _refuse_other_results(c, fresh)
-                edits.go_back(c, items[records - 1].said.uuid if records else None)
+                edits.go_back(c, items[records - 1].record.uuid if records else None)
             _take_in(c, fresh)
         if branches:
             c.forget_request()
@@ -127,7 +127,7 @@ def _masked(message: Given, secrets: KnownSecrets) -> Given:
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
     """The texts of the system prompt and of all imported system messages."""
-    imported = chain.from_iterable(item.said.blocks for item in items if item.said.attachment == SYSTEM)
+    imported = chain.from_iterable(item.record.blocks for item in items if item.record.attachment == SYSTEM)
     prompt = map(blocks.read, c.epoch.wanted.system)
     return frozenset(blocks.words_of(block).strip() for block in (*imported, *prompt))
 
@@ -193,7 +193,7 @@ def compare(
     system_blocks = chain.from_iterable(message.blocks for message in listed if message.role == "system")
     theirs_system = {*map(_words, system_blocks)}
     aside = frozenset({*system, *theirs_system, CUT_START})
-    ours = _turns((located.item.said.role, located) for located in _our_blocks(items))
+    ours = _turns((located.item.record.role, located) for located in _our_blocks(items))
     theirs = _turns((listed[located.message].role, located) for located in _their_blocks(listed))
     records = len(items)
     matched = Matches()
@@ -216,7 +216,7 @@ def compare(
 def _our_blocks(items: Sequence[Item]) -> Iterable[Ours]:
     """The blocks that a list kept elsewhere would contain too: no attachments or program messages, no thinking."""
     for number, item in enumerate(items):
-        message = item.said
+        message = item.record
         if not (message.meta or message.synthetic or message.attachment or message.role == "system"):
             for block in message.blocks:
                 if block.kind not in THINKING and not block.blank:
@@ -345,7 +345,7 @@ def equal(ours: Block, theirs: Block, item: Item) -> bool:
         return False
     if ours.kind == "tool_result" and (theirs in item.shown or cleared(theirs)):
         return True
-    return same(ours, theirs, item.said.stored.get(ours.id) if ours.kind == "tool_result" else None)
+    return same(ours, theirs, item.record.stored.get(ours.id) if ours.kind == "tool_result" else None)
 
 
 def cleared(block: Block) -> bool:

@@ -336,7 +336,7 @@ def _preview(c: Conversation) -> Preview | None:
 
 def at_rest(c: Conversation) -> bool:
     """Whether the newest message is an answer without tool calls, and no request is under way."""
-    newest = (item.said for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
+    newest = (item.record for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
     return not c.request_out and any(record.role == "assistant" and not record.calls for record in newest)
 
 

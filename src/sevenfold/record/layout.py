@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Item(Struct, frozen=True, gc=False):
     """A live record and the blocks sent for it."""
 
-    said: Said
+    record: Said
     seq: int
     role: str
     shown: tuple[Block, ...]
@@ -36,6 +37,12 @@ class Item(Struct, frozen=True, gc=False):
     """The decision that hides all of it; empty if none does."""
     begins: bool = False
     """Whether it always starts a new message: so does the first record of a fork."""
+
+    @property
+    def said(self) -> Said:
+        """The former name of `record`."""
+        warnings.warn("item.said is called item.record now", DeprecationWarning, stacklevel=2)
+        return self.record
 
     @classmethod
     def of(cls, record: Said, seq: int, *, weighs: bool = True) -> Item:
@@ -139,7 +146,7 @@ class Layout:
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; returns the size it reports, if any. ``reported`` says whether that is valid for this view."""
-        record = item.said
+        record = item.record
         items = self.items
         index = self._enter(record)
         measured = self._weigh(item, reported) if self._weighs else None
@@ -154,7 +161,7 @@ class Layout:
         self.items.insert(index, item)
         # Only from the place on: results of parallel calls arrive like this, and in a long session often.
         for number in range(index, len(self.items)):
-            self.index[self.items[number].said.uuid] = number
+            self.index[self.items[number].record.uuid] = number
         if not self._weighs:
             return None
         for number in range(self.wire.truncate(index), len(self.items)):
@@ -186,10 +193,10 @@ class Layout:
         branch goes on from that branch.
         """
         newest = self.items[self._round_start :] if self._round_start is not None else []
-        messages = {item.said.uuid: item.said for item in newest}
+        messages = {item.record.uuid: item.record for item in newest}
         if tip not in messages:
             return False
-        first = newest[0].said.uuid
+        first = newest[0].record.uuid
         while parent in messages and parent != first:
             parent = messages.pop(parent).parent
         return parent == first
@@ -200,7 +207,7 @@ class Layout:
 
     def _add_to(self, wire: Wire, number: int) -> None:
         item = self.items[number]
-        record = item.said
+        record = item.record
         wire.add(number, item.role, record.message_id, item.shown, item.begins, record.new_kinds)
 
     def _enter(self, record: Said) -> int:
@@ -227,7 +234,7 @@ class Layout:
         return index
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
-        record = item.said
+        record = item.record
         weight = item.weight
         self._loose.append(weight)
         self.bytes += weight.wire
@@ -314,7 +321,7 @@ class Round(Struct, frozen=True, gc=False):
     @property
     def answer(self) -> tuple[Item, ...]:
         """The records of the model's answer; none in the opening."""
-        return tuple(item for item in self.items if item.said.role == "assistant")
+        return tuple(item for item in self.items if item.record.role == "assistant")
 
     @property
     def weight(self) -> Weight:
@@ -327,7 +334,7 @@ def rounds(items: Iterable[Item]) -> list[Round]:
     groups: list[list[Item]] = []
     answering = ""
     for item in items:
-        begins = item.said.role == "assistant" and _answer_of(item) != answering
+        begins = item.record.role == "assistant" and _answer_of(item) != answering
         if begins or not groups:
             groups.append([])
         if begins:
@@ -337,4 +344,4 @@ def rounds(items: Iterable[Item]) -> list[Round]:
 
 
 def _answer_of(item: Item) -> str:
-    return item.said.message_id or item.said.uuid
+    return item.record.message_id or item.record.uuid

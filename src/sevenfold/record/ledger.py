@@ -279,7 +279,7 @@ def hide(item: Item, decision: str) -> Item:
 def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
     """All items, with those in a span hidden, and a fold's summary shown in place of its first item."""
     items = list(items)
-    index_of = {item.said.uuid: index for index, item in enumerate(items)}
+    index_of = {item.record.uuid: index for index, item in enumerate(items)}
     for span in effects.spans:
         first = index_of.get(span.first)
         last = index_of.get(span.last)
@@ -317,7 +317,7 @@ def _blocks(record: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
 
 def trims(item: Item, effects: Effects) -> set[str]:
     """The decisions that replaced a tool result in this record."""
-    replaced = (_replacement(block, item.seq, effects) for block in item.said.blocks)
+    replaced = (_replacement(block, item.seq, effects) for block in item.record.blocks)
     return {replacement.decision for replacement in replaced if replacement}
 
 

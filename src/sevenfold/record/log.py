@@ -320,7 +320,7 @@ def renew_labels(
 
     Text taken from the conversation goes through ``clean`` first, because labels are shown outside the session.
     """
-    prompts = [shorten_label(clean(users_words(item.said))) for item in items]
+    prompts = [shorten_label(clean(users_words(item.record))) for item in items]
     prompts = [prompt for prompt in prompts if prompt]
     # In older transcripts a "summary" is a title; from here on the title has a kind of its own.
     renewed = {kind: label for kind, label in labels.items() if kind != "summary"}

@@ -121,8 +121,8 @@ class View:
     def answered_at(self) -> str:
         """The timestamp of the newest answer in view; empty before the first."""
         for item in reversed(self.layout.items):
-            if item.said.role == "assistant":
-                return item.said.timestamp
+            if item.record.role == "assistant":
+                return item.record.timestamp
         return ""
 
     @property
@@ -189,7 +189,7 @@ class View:
             return None
         items = self.layout.items[first : last + 1]
         nodes = self._chain.nodes
-        offsets = [nodes[item.said.uuid].offset for item in items]
+        offsets = [nodes[item.record.uuid].offset for item in items]
         return min(offsets, default=-1) if -1 not in offsets else None
 
     def position_of(self, uuid: str) -> int:
@@ -213,10 +213,10 @@ class View:
         if index is None:
             return False
         item = self.layout.items[index]
-        torn = any(self._chain.call_record(call) in self.layout.index for call in item.said.answers)
+        torn = any(self._chain.call_record(call) in self.layout.index for call in item.record.answers)
         first = next(iter(self._chain.records_of_answer(uuid))) == uuid
         earlier = self.layout.items[:index]
-        return first and not torn and all(other.seq < item.seq or other.said.summary for other in earlier)
+        return first and not torn and all(other.seq < item.seq or other.record.summary for other in earlier)
 
     def added_by(self, uuid: str) -> str:
         """The compaction that added this record as its summary or an attachment; empty if none did."""
@@ -256,7 +256,7 @@ class View:
     def _fate_in_view(self, item: Item) -> Fate:
         if item.hidden_by:
             return Fate("hidden", (item.hidden_by,))
-        if cut := self._effects.attachments.get(item.said.uuid):
+        if cut := self._effects.attachments.get(item.record.uuid):
             return Fate("hidden", (cut,))
         trims = ledger.trims(item, self._effects)
         return Fate("trimmed", tuple(sorted(trims))) if trims else Fate("seen")

@@ -88,7 +88,7 @@ class World:
     def seen(self, name: str) -> list[str]:
         """What the model of an agent sees on the user's side."""
         view = self.sessions[name].conversation.transcript.view
-        return [words_of(item.said.blocks[0]) for item in view.items if item.said.role == "user"]
+        return [words_of(item.record.blocks[0]) for item in view.items if item.record.role == "user"]
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_nothing_in_a_text_gets_out_of_its_frame_or_passes_for_somebody_else(wor
     assert not re.search(r"<\s*/?\s*(agent|system|user|tool|function|antml)", "\n".join(inside), re.I)
     assert obeyed == []
     item = world.sessions["agent-1"].conversation.transcript.view.items[-1]
-    assert users_words(item.said) == "", "it never counts as the user's words"
+    assert users_words(item.record) == "", "it never counts as the user's words"
 
 
 @given(st.text())

@@ -217,7 +217,7 @@ def test_an_agents_commands_have_neither_the_key_nor_a_way_to_order(tmp_path: Pa
         (output,) = [
             block.raw
             for item in working.assembly.conversation.transcript.view.items
-            for block in item.said.blocks
+            for block in item.record.blocks
             if block.kind == "tool_result"
         ]
         team = working.team
@@ -231,7 +231,7 @@ def test_an_agents_commands_have_neither_the_key_nor_a_way_to_order(tmp_path: Pa
 
 
 def snipped(working: Any) -> str:
-    names = [item.said.uuid for item in working.assembly.conversation.transcript.view.items]
+    names = [item.record.uuid for item in working.assembly.conversation.transcript.view.items]
     return str(working.session.snip(names[0], names[1]))
 
 

@@ -203,7 +203,7 @@ class Post:
     def _exchanged(self, to: Correspondent) -> Iterator[object]:
         """Yield the messages to and from an agent since this one last did something else or the user spoke."""
         for item in reversed(self._conversation.transcript.view.items):
-            record = item.said
+            record = item.record
             if record.key.startswith(f"{_KEY}{to.id}:"):
                 yield record
             elif record.role == "user" and is_users(record):

@@ -71,7 +71,7 @@ class ForkPrices:
     def _newest_answer(self) -> Said | None:
         """The answer whose agents are being started; the result of the first may be on record already."""
         newest_first = reversed(self._parent.conversation.transcript.view.items)
-        return next((item.said for item in newest_first if item.said.role == "assistant"), None)
+        return next((item.record for item in newest_first if item.record.role == "assistant"), None)
 
 
 def _agents_started_by(answer: Said) -> int:

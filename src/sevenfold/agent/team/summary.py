@@ -117,10 +117,10 @@ def _recent(c: Conversation) -> str:
     """Return the most recent messages as plain text."""
     lines = []
     for item in tuple(c.transcript.view.items[-FEW:]):
-        for block in item.said.blocks:
+        for block in item.record.blocks:
             text = block.raw.decode(errors="replace") if block.kind == "tool_use" else words_of(block)
             if text:
-                lines.append(f"{item.said.role}: {text[:LONGEST_PIECE]}")
+                lines.append(f"{item.record.role}: {text[:LONGEST_PIECE]}")
     return "\n".join(lines)
 
 
@@ -133,7 +133,7 @@ def progress_line(view: View) -> str:
 def _calls(items: Sequence[Item]) -> Iterator[ToolUse]:
     """Yield the tool calls, newest first."""
     for item in reversed(items):
-        for block in reversed(item.said.blocks) if item.said.role == "assistant" else ():
+        for block in reversed(item.record.blocks) if item.record.role == "assistant" else ():
             body = block.body() if block.kind == "tool_use" else None
             if isinstance(body, ToolUse):
                 yield body

@@ -619,6 +619,6 @@ def _last_words(child: Assembly) -> str | None:
     """Return an agent's final answer if that is the last message in its log, else None."""
     view = child.conversation.transcript.view
     newest = view.newest
-    if newest is None or newest.said.role != "assistant" or view.pending_calls:
+    if newest is None or newest.record.role != "assistant" or view.pending_calls:
         return None
-    return blocks.text_of(newest.said.blocks)
+    return blocks.text_of(newest.record.blocks)

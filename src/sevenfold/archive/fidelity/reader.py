@@ -55,7 +55,7 @@ def read_items(items: Iterable[Item]) -> ContentByAuthor:
     content = ContentByAuthor([], [], [], [], {}, [], {}, {})
     for item in items:
         if not item.hidden_by:
-            _enter(content, item.said)
+            _enter(content, item.record)
     return content
 
 
@@ -66,7 +66,7 @@ def texts(items: Iterable[Item]) -> list[str]:
         for block in item.shown:
             shown = shown_text(block)
             # A command is shown inside a client's tags, but probes look for it as typed: add both.
-            typed = authorship.users_words(item.said) if "<command-" in shown else ""
+            typed = authorship.users_words(item.record) if "<command-" in shown else ""
             texts_found += [text for text in (shown, typed) if text.strip()]
     return texts_found
 

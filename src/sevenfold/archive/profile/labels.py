@@ -119,4 +119,4 @@ def pieces_in(view: View) -> Iterator[ContextPiece]:
         for block in item.shown:
             if block.kind.endswith("tool_use"):
                 calls[block.id] = label_of_block(block)
-            yield piece_of(item.said, block, measure(block), calls.get(block.id))
+            yield piece_of(item.record, block, measure(block), calls.get(block.id))

@@ -315,7 +315,7 @@ class _Conversation:
         """Update the context after the fold was recomputed: some of its content may have left."""
         own_record = entry.uuid if isinstance(entry, Said) else ""
         items = self._view.items
-        other_items = [item for item in items if item.said.uuid != own_record]
+        other_items = [item for item in items if item.record.uuid != own_record]
         live = dict(chain.from_iterable(map(self._pieces, other_items)))
         if not self._restarting:
             if self._lane.context.show(live):
@@ -324,7 +324,7 @@ class _Conversation:
             # Not at the boundary itself: only with its summary is it known what it keeps.
             self._restarting = False
             self._lane.context.restart(live)
-            in_view = {*chain.from_iterable(item.said.calls for item in items)}
+            in_view = {*chain.from_iterable(item.record.calls for item in items)}
             self._calls = {call: label for call, label in self._calls.items() if call in in_view}
             self._forget(items)
 
@@ -341,7 +341,7 @@ class _Conversation:
         for item in sorted(items, key=lambda item: item.seq):
             if item.seq == first:
                 view.add(structs.replace(boundary, own=False))
-            view.add(item.said)
+            view.add(item.record)
         # A new fold does not know what was cleared in a kept message: if that differs, keep the old fold.
         if [item.shown for item in view.items] == [item.shown for item in items]:
             self._view = view
@@ -410,15 +410,15 @@ class _Conversation:
         weighed = len(item.shown) == 1 and self._reader.fetch is None
         weight = item.weight if weighed else measure(original)
         call = self._calls.get(block.id) if block.id else None
-        return labels.piece_of(item.said, original, weight, call)
+        return labels.piece_of(item.record, original, weight, call)
 
     def _original(self, item: Item, block: Block) -> Block:
         """The block with its content."""
         if len(block.raw) > _LONGEST_PLACE:
             return block
         message = self._heard
-        if message is None or message.uuid != item.said.uuid:
-            raw = self._reader.fetch(item.said.uuid) if self._reader.fetch else None
+        if message is None or message.uuid != item.record.uuid:
+            raw = self._reader.fetch(item.record.uuid) if self._reader.fetch else None
             entry = entries.read(raw) if raw is not None else None
             message = entry if isinstance(entry, Said) else None
         index = int(block.raw)
@@ -458,7 +458,7 @@ def _placeholder(kind: str, index: int) -> Block:
 def _key(item: Item, block: Block) -> Hashable:
     """The name of a shown block; it includes its bytes or their hash, as a block may be replaced."""
     raw = block.raw
-    return (item.said.uuid, raw if len(raw) <= _LONGEST_PLACE else hash(raw))
+    return (item.record.uuid, raw if len(raw) <= _LONGEST_PLACE else hash(raw))
 
 
 def _cause(entry: Entry) -> str:

@@ -185,7 +185,7 @@ def _needed_by(log: LineLog, view: View) -> set[Key]:
     marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
     marked_records = [(offset, entries.read(raw)) for offset, raw in marked]
     start = 0 if view.unknown_kinds else _undo_reaches(log, marked_records, view.boundary)
-    calls = {*chain.from_iterable(item.said.answers for item in view.items)}
+    calls = {*chain.from_iterable(item.record.answers for item in view.items)}
     pinned = _pinned(marked_records)
     for uuid in pinned:
         calls.update(_answers(log, uuid))

@@ -134,10 +134,10 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     items = whole.items
     found = []
     for place, item in enumerate(items):
-        said = item.said
+        said = item.record
         elsewhere = item.hidden_by or said.attachment or said.answers
         if not elsewhere and (words := users_words(said)):
-            previous = items[place - 1].said.uuid if place else None
+            previous = items[place - 1].record.uuid if place else None
             before = _hidden_parent(log, whole, said) or previous
             gone = view.item(said.uuid) is None
             found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))

@@ -65,7 +65,7 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
     waiting: dict[str, ToolCall] = {}
     signs = chat.screen.signs
     for item in items:
-        said = item.said
+        said = item.record
         if said.summary:
             yield Text(f"{signs.layer} the conversation before this was summarised", style="dim")
         elif words := users_words(said):
@@ -86,13 +86,13 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
 
 
 def _calls(item: Item) -> tuple[ToolCall, ...]:
-    return calls_of(Answer("", "", item.said.blocks))
+    return calls_of(Answer("", "", item.record.blocks))
 
 
 def _cut_off(items: list[Item]) -> list[ToolCall]:
     """The tool calls without a result, which were running when the session ended."""
-    answered = {call for item in items for call in item.said.answers}
-    return [call for item in items if item.said.calls for call in _calls(item) if call.id not in answered]
+    answered = {call for item in items for call in item.record.answers}
+    return [call for item in items if item.record.calls for call in _calls(item) if call.id not in answered]
 
 
 def _short(text: str) -> str:

@@ -412,10 +412,10 @@ def _tasks(chat: Chat, rest: str) -> None:
 def _summary(chat: Chat, rest: str) -> None:
     """Show the newest summary as the model sees it, what the compaction kept, and how its check came out."""
     conversation = chat.agent.session.conversation
-    summaries = [item for item in conversation.transcript.view.items if item.said.summary]
+    summaries = [item for item in conversation.transcript.view.items if item.record.summary]
     if not summaries:
         raise Refused("nothing has been summarised in this session")
-    text = "\n\n".join(filter(None, (blocks.words_of(block) for block in summaries[-1].said.blocks)))
+    text = "\n\n".join(filter(None, (blocks.words_of(block) for block in summaries[-1].record.blocks)))
     chat.screen.show(render_markdown(clean(text)))
     last = conversation.state(Compactor).last
     if last is None:

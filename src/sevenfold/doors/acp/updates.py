@@ -265,7 +265,7 @@ def replayed(items: Sequence[Item], folder: Path) -> Iterator[Update]:
     """A recorded conversation, as it was shown when it took place."""
     waiting: dict[str, ToolCall] = {}
     for item in items:
-        message = item.said
+        message = item.record
         if message.summary:
             continue
         if typed_text := users_words(message):

@@ -30,7 +30,7 @@ def as_decided(
     records = [
         None if position is None else known[position].record for position in positions_of(known, blocks)
     ]
-    hidden = {item.said.uuid: item for item in program_view.hidden}
+    hidden = {item.record.uuid: item for item in program_view.hidden}
     changes = _changes(blocks, records, view, hidden, program_view)
     if not changes:
         return None
@@ -104,7 +104,7 @@ def _with_thinking(sent: Sequence[SentBlock], records: Sequence[str | None]) -> 
 def _change(block: Block, item: Item) -> BlockChange | None:
     """What happens to a block whose record is in view; None if it is sent as it is."""
     if block.kind in THINKING:
-        recorded = any(part.kind in THINKING for part in item.said.blocks)
+        recorded = any(part.kind in THINKING for part in item.record.blocks)
         is_shown = any(part.kind in THINKING for part in item.shown)
         return NotSent() if recorded and not is_shown else None
     if item.hidden_by:
@@ -116,10 +116,10 @@ def _change(block: Block, item: Item) -> BlockChange | None:
     shown = next(same_call, None)
     if shown is None:
         return None
-    is_decided = shown not in item.said.blocks or shown.id in item.said.stored
+    is_decided = shown not in item.record.blocks or shown.id in item.record.stored
     return ShownAs(shown) if is_decided else None
 
 
 def _is_programs(block: SentBlock, item: Item) -> bool:
     """Whether a block is the program's own text, such as reminders, instruction files and the environment."""
-    return block.role == "system" or (block.block.kind == "text" and not typed(item.said, block.block))
+    return block.role == "system" or (block.block.kind == "text" and not typed(item.record, block.block))

@@ -112,7 +112,7 @@ class KeptConversation(RecordedConversation):
         self._api: Api = "messages"
         super().__init__(transcript, name)
         self._view_changed()
-        stored = any(item.said.stored for item in transcript.view.items)
+        stored = any(item.record.stored for item in transcript.view.items)
         self._acted = bool(self._program_view.ours) or stored
         """Whether anything was ever sent in another way than the program wrote it."""
 
@@ -418,7 +418,7 @@ class KeptConversation(RecordedConversation):
 
     def _newest_words(self) -> str:
         items = reversed(self.transcript.view.items)
-        return next((item.said.uuid for item in items if is_users(item.said)), "")
+        return next((item.record.uuid for item in items if is_users(item.record)), "")
 
     # -- what is sent ------------------------------------------------------------------------------
 

@@ -38,15 +38,15 @@ class ProgramView(Struct, frozen=True):
         """The difference between this view and the program's, which reads the log if there was a compaction."""
         if view.boundary is None:
             return cls()
-        in_view = {item.said.uuid for item in view.items}
+        in_view = {item.record.uuid for item in view.items}
         theirs, boundaries = as_the_program_has_it(log)
-        hidden = tuple(item for item in theirs.items if item.said.uuid not in in_view)
-        ours = frozenset(in_view - {item.said.uuid for item in theirs.items})
+        hidden = tuple(item for item in theirs.items if item.record.uuid not in in_view)
+        ours = frozenset(in_view - {item.record.uuid for item in theirs.items})
         return cls(hidden, ours, boundaries, *_first_shown(log))
 
     def sent(self, items: Sequence[Item]) -> list[Item]:
         """The records that the program still sends, in their order; ``items`` are those in view."""
-        return [*self.hidden, *(item for item in items if item.said.uuid not in self.ours)]
+        return [*self.hidden, *(item for item in items if item.record.uuid not in self.ours)]
 
     def stays(self, block: Block, item: Item) -> bool:
         """Whether a hidden block of what the program sends first stays in front of our summary.
@@ -54,13 +54,13 @@ class ProgramView(Struct, frozen=True):
         What it showed with a summary of its own is replaced by ours and by what we restore, unless it had sent it at
         the very beginning too, as it does with instruction files.
         """
-        if item.said.uuid not in self.restored:
+        if item.record.uuid not in self.restored:
             return True
-        return not item.said.summary and _beginning(block) in self.beginnings
+        return not item.record.summary and _beginning(block) in self.beginnings
 
     def summary(self, items: Sequence[Item]) -> list[Block]:
         """What stands in view for the hidden records: the summary and what was restored after it."""
-        shown = (item for item in items if item.said.uuid in self.ours)
+        shown = (item for item in items if item.record.uuid in self.ours)
         return [block for item in shown for block in item.shown]
 
 

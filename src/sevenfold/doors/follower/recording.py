@@ -147,7 +147,7 @@ class RecordedConversation:
     @property
     def has_answers(self) -> bool:
         """Whether the model has said anything in it."""
-        return any(item.said.role == "assistant" for item in self.transcript.view.items)
+        return any(item.record.role == "assistant" for item in self.transcript.view.items)
 
     # -- comparing ---------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class RecordedConversation:
         seen: dict[str, tuple[KnownBlock, ...]] = {}
         known: list[KnownBlock] = []
         for item in self.followed():
-            uuid = item.said.uuid
+            uuid = item.record.uuid
             parts = self._known.get(uuid)
             if parts is None:
                 parts = tuple(_known_blocks(item))
@@ -288,7 +288,7 @@ class RecordedConversation:
         """Record an answer; returns the size that it reports, if it reports one."""
         if not answer.blocks:
             return None
-        known = (item.said.message_id for item in self.transcript.view.items)
+        known = (item.record.message_id for item in self.transcript.view.items)
         if answer.id and answer.id in known:
             # A server that counts its answers began anew: what has the same id would count as the same answer.
             answer = replace(answer, id=f"{answer.id}{_IDS_OF_ANSWERS}-{self.transcript.new_id()[:8]}")
@@ -342,8 +342,8 @@ class RecordedConversation:
         if first.role != "user" or first.recorded or len(beginning) < SAME_BEGINNING:
             return list(message)
         for item in self.transcript.view.items:
-            if item.said.role == "user" and users_words(item.said).startswith(beginning):
-                return [replace(sent, recorded=item.said.uuid) for sent in message]
+            if item.record.role == "user" and users_words(item.record).startswith(beginning):
+                return [replace(sent, recorded=item.record.uuid) for sent in message]
         return list(message)
 
     def _kind_of_leading(self, sent: SentBlock) -> tuple[bool, bool]:
@@ -352,7 +352,7 @@ class RecordedConversation:
 
     def _newest_usage(self) -> Usage | None:
         newest_first = reversed(self.transcript.view.items)
-        return next((item.said.usage for item in newest_first if item.said.usage is not None), None)
+        return next((item.record.usage for item in newest_first if item.record.usage is not None), None)
 
     def _clear(self, cleared: Sequence[str]) -> None:
         view = self.transcript.view
@@ -416,7 +416,7 @@ def _epoch(preceding: Preceding, changes: RequestChanges) -> Epoch:
 
 
 def _known_blocks(item: Item) -> Iterator[KnownBlock]:
-    said = item.said
+    said = item.record
     for block in said.blocks:
         compared: BlockFingerprint | None = fingerprint(block)
         if compared is not None:
@@ -435,6 +435,6 @@ def _messages(sent: Sequence[SentBlock]) -> Iterator[tuple[str, list[SentBlock]]
 def _is_cleared(items: Iterable[Item], call: str) -> bool:
     """Whether a result is shown shortened already."""
     for item in items:
-        if call in item.said.answers:
-            return not any(block in item.said.blocks for block in item.shown if block.id == call)
+        if call in item.record.answers:
+            return not any(block in item.record.blocks for block in item.shown if block.id == call)
     return True

@@ -68,4 +68,4 @@ def compactions_view(session: OpenSession) -> dict[str, Any]:
 
 def _summary(moment: CompactionMoment) -> str:
     """The record of its summary; empty if there is none."""
-    return next((item.said.uuid for item in moment.summary), "")
+    return next((item.record.uuid for item in moment.summary), "")

@@ -85,7 +85,7 @@ def _extracted(transcript: Path) -> tuple[Facts, str]:
     from sevenfold.layers.compact.extract import facts
 
     items = history.every_record(open_log(transcript))
-    return facts(items), items[-1].said.uuid if items else ""
+    return facts(items), items[-1].record.uuid if items else ""
 
 
 def _blocks(extracted: Facts, newest: str) -> dict[str, str]:

@@ -95,8 +95,8 @@ def standing(view: View, client_tools: frozenset[str]) -> Standing:
 
 def _calls(view: View) -> Iterable[ToolCall]:
     for item in view.items:
-        if item.said.calls:
-            yield from calls_of(Answer("", "", item.said.blocks))
+        if item.record.calls:
+            yield from calls_of(Answer("", "", item.record.blocks))
 
 
 class LiveSession:

@@ -118,7 +118,7 @@ def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudg
             items.append(Item.of(entry, position))
 
     def probe(fact: str) -> Probe:
-        holders = (item.said.uuid for item in items if item.said.role == "user" and _holds(item, fact))
+        holders = (item.record.uuid for item in items if item.record.role == "user" and _holds(item, fact))
         return Probe(PREFERENCE, fact, next(holders, ""), ("user",))
 
     score = fidelity.judge(

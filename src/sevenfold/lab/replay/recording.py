@@ -119,8 +119,8 @@ class Recording(Struct, frozen=True, dict=True):
         steps: dict[str, int] = {}
         newest = -1
         for item in self.items:
-            newest = answers.get(item.said.uuid, newest)
-            steps[item.said.uuid] = newest if item.said.role == "assistant" else newest + 1
+            newest = answers.get(item.record.uuid, newest)
+            steps[item.record.uuid] = newest if item.record.role == "assistant" else newest + 1
         return steps
 
 
@@ -137,7 +137,7 @@ def read(path: Path) -> Recording:
         uncompacted = _uncompacted(entry)
         if uncompacted is not None:
             view.add(uncompacted)
-    items = tuple(item for item in view.items if not item.said.synthetic)
+    items = tuple(item for item in view.items if not item.record.synthetic)
     steps = tuple(_steps(items))
     if not steps:
         raise not_a_conversation(path)
@@ -184,7 +184,7 @@ def _uncompacted(entry: Entry) -> Entry | None:
 def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
     incoming: list[Said] = []
     open_calls: list[str] = []
-    for speaks, run in groupby((item.said for item in items), key=lambda said: said.role == "assistant"):
+    for speaks, run in groupby((item.record for item in items), key=lambda said: said.role == "assistant"):
         if not speaks:
             # An answer that broke off while it was thinking leaves what it was asked for the next one.
             incoming += run
@@ -248,13 +248,15 @@ def _time(records: Iterable[Said]) -> float:
 
 
 def _usual_model(items: Iterable[Item]) -> str:
-    models = Counts(item.said.model for item in items if item.said.role == "assistant" and item.said.model)
+    models = Counts(
+        item.record.model for item in items if item.record.role == "assistant" and item.record.model
+    )
     return models.most_common(1)[0][0] if models else ""
 
 
 def _opening(items: Iterable[Item], first: RecordedStep) -> int:
     """What the first reported prompt has beyond the first messages."""
-    answers = (item.said for item in items if item.said.role == "assistant" and item.said.usage)
+    answers = (item.record for item in items if item.record.role == "assistant" and item.record.usage)
     answer = next(answers, None)
     if answer is None or answer.usage is None or answer.uuid not in first.records:
         return USUAL_OPENING

@@ -33,7 +33,7 @@ def facts_of(recording: Recording, steps: int) -> tuple[Probe, ...]:
     facts_so_far = [
         item
         for item in recording.items
-        if step_of[item.said.uuid] < steps - (item.said.role == "assistant")
+        if step_of[item.record.uuid] < steps - (item.record.role == "assistant")
     ]
     return sample(facts_so_far, later_rounds_visible=True, everything=True).probes
 
@@ -79,7 +79,8 @@ def records_by_key(recording: Recording) -> Mapping[str, frozenset[str]]:
     """What identifies the content of each record, whoever recorded it."""
     step_of = recording.step_of
     return {
-        item.said.uuid: frozenset(keys_of(item.said, step_of[item.said.uuid])) for item in recording.items
+        item.record.uuid: frozenset(keys_of(item.record, step_of[item.record.uuid]))
+        for item in recording.items
     }
 
 

@@ -220,7 +220,7 @@ class Clearer:
         """Whether the model has reasoned since the user's last words, or since a summary."""
         began = self._last_turn()
         for item in reversed(self._c.transcript.view.items):
-            if item.said.uuid == began:
+            if item.record.uuid == began:
                 return False
             if item.weight.thoughts:
                 return True
@@ -230,7 +230,7 @@ class Clearer:
         """The record that begins the turn of the newest answer: the user's words, or a summary, before it."""
         items = self._c.transcript.view.items
         for item in reversed(items[: self._c.clearable.answered + 1]):
-            record = item.said
+            record = item.record
             if record.summary or (is_users(record) and not record.answers):
                 return record.uuid
         return None
@@ -253,7 +253,7 @@ class Clearer:
         proposed = self._deletion()
         if proposed is not None and c.events.may(proposed):
             tokens_before = c.size().tokens
-            record = c.transcript.view.items[-1].said.uuid
+            record = c.transcript.view.items[-1].record.uuid
             decision = c.transcript.decide(Pinned(calls=list(proposed.targets), record=record))
             tokens_after = max(0, tokens_before - proposed.tokens)
             c.events.acted(proposed, tokens_before, tokens_after, decision.id)
@@ -267,7 +267,7 @@ class Clearer:
         view = self._c.transcript.view
         settings = self._c.settings
         newest = view.items_from(len(view) - 1)[-1:]
-        if not (_deletes(c) and newest and newest[0].said.answers) or self._expired():
+        if not (_deletes(c) and newest and newest[0].record.answers) or self._expired():
             return None
         gone = self._gone() or frozenset()
         active = [result for result in self._results() if result.call not in gone]
@@ -311,8 +311,8 @@ class Clearer:
         price = profile.price(size.tokens)
         provider_clears = c.epoch.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
-        since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
-        mid_turn = bool(since and since[-1].said.answers)
+        since = [item for item in view.items_from(c.clearable.answered + 1) if not item.record.meta]
+        mid_turn = bool(since and since[-1].record.answers)
         return ClearingMoment(
             results=(),
             size=size.tokens,
@@ -378,7 +378,7 @@ class Clearer:
         c = self._c
         view = self._c.transcript.view
         newest = view.items_from(max(0, len(view) - NEWEST))
-        answers = sum(item.said.role == "assistant" for item in newest)
+        answers = sum(item.record.role == "assistant" for item in newest)
         growth = sum(map(c.item_tokens, newest)) // max(1, answers)
         return replace(moment, growth=growth, cut=self._cut(growth) if moment.near else None)
 
@@ -403,7 +403,7 @@ class Clearer:
         if not self._c.profile.thinking.kept:
             return 0
         last = self._last_turn()
-        earlier = takewhile(lambda item: item.said.uuid != last, self._c.transcript.view.items)
+        earlier = takewhile(lambda item: item.record.uuid != last, self._c.transcript.view.items)
         weight = sum((reasoning(item.weight) for item in earlier), NOTHING)
         return round(self._c.epoch.gauge.estimator.tokens(weight))
 

@@ -200,7 +200,7 @@ class Compactor:
     def _newest_words(self) -> str:
         """The id of the newest record in view with the user's words; empty if there is none."""
         items = reversed(self._c.transcript.view.layout.items)
-        return next((item.said.uuid for item in items if is_users(item.said)), "")
+        return next((item.record.uuid for item in items if is_users(item.record)), "")
 
     # -- running --------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class Compactor:
                 items=len(divided.hidden),
                 tokens=max(0, predicted.tokens_before - predicted.tokens_after),
                 usd=predicted.usd,
-                targets=tuple(item.said.uuid for item in divided.hidden),
+                targets=tuple(item.record.uuid for item in divided.hidden),
             )
         )
 
@@ -428,7 +428,7 @@ class Compactor:
 
     def basis(self, divided: Scope) -> tuple[object, ...]:
         """What a summary of this part depends on: it does not change when messages are added after the part."""
-        return (*self.stamp()[1:], *(item.said.uuid for item in divided.hidden))
+        return (*self.stamp()[1:], *(item.record.uuid for item in divided.hidden))
 
     def _preview(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> Preview:
         chooser = self.chooser

@@ -435,7 +435,9 @@ class EngineChooser:
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
         if not self._c.profile.on_demand_compaction:
             return "the model's provider has none"
-        answers = (item.said.usage for item in reversed(self._c.transcript.view.items) if item.said.usage)
+        answers = (
+            item.record.usage for item in reversed(self._c.transcript.view.items) if item.record.usage
+        )
         if (newest := next(answers, None)) is not None and newest.free:
             return "the offline model has none"
         if steered and not self._c.profile.compaction_instructions:
@@ -445,7 +447,7 @@ class EngineChooser:
             return "the conversation is too long for it"
         if divided.span in ("from", "range"):
             return "it summarises from the start only"
-        records = [item.said for item in divided.hidden]
+        records = [item.record for item in divided.hidden]
         calls = set(chain.from_iterable(record.calls for record in records))
         if not calls.issubset(chain.from_iterable(record.answers for record in records)):
             return "a call in it has no result"

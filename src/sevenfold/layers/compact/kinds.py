@@ -82,6 +82,6 @@ def _pictures(weight: Weight) -> Weight:
 
 
 def _author(item: Item) -> str:
-    if item.said.role == "assistant":
+    if item.record.role == "assistant":
         return "assistant"
-    return "user" if is_users(item.said) else "attachment"
+    return "user" if is_users(item.record) else "attachment"

@@ -191,7 +191,7 @@ class AheadSummary:
         hidden: list[Item] = []
         for finished in rounds(view.items)[:-1]:
             hidden += finished.items
-        if not any(item.said.role == "assistant" for item in hidden):
+        if not any(item.record.role == "assistant" for item in hidden):
             return
         if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
             return

@@ -75,14 +75,14 @@ def between(view: View, first: str, last: str) -> Scope:
     """Summarise from one record to another, both included; keep everything around them."""
     items = tuple(view.items)
     start = _place(view, first)
-    end = next((n for n, item in enumerate(items) if item.said.uuid == last), -1) + 1
+    end = next((n for n, item in enumerate(items) if item.record.uuid == last), -1) + 1
     if end <= start:
         raise Refused(f"{first} to {last} is not a span of records in view")
     if end == len(items):
         raise Refused(
             "a range ends before the newest round: use a compaction from its first record on instead"
         )
-    if not view.begins_round(items[end].said.uuid):
+    if not view.begins_round(items[end].record.uuid):
         raise Refused(f"{last} is followed by more of the same round; end the range where that round ends")
     return _checked(Scope(items[start:end], items[end:], "range", items[:start]))
 
@@ -116,41 +116,41 @@ def finished(view: View, min_tokens: int, max_tokens: int, tokens: Tokens) -> tu
         if fresh <= here < end and (size < max_tokens or stop == fresh):
             size = size + sum(map(tokens, items[here:there]))
             stop = there
-    return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= min_tokens else None
+    return (items[fresh].record.uuid, items[stop - 1].record.uuid) if size >= min_tokens else None
 
 
 def messages_of(view: View, items: Sequence[Item]) -> list[Message]:
     """The messages made of these records of a view, with the same bytes as in a request that begins with them."""
     wire = Wire(view.layout.unsupported)
     for number, item in enumerate(items):
-        record = item.said
+        record = item.record
         wire.add(number, item.role, record.message_id, item.shown, item.begins, record.new_kinds)
     return wire.messages()
 
 
 def _newest(view: View, items: Sequence[Item]) -> int:
     """Index of the first unanswered message; if tool results are among them, of the answer that made the calls."""
-    answered = max((n for n, item in enumerate(items) if item.said.role == "assistant"), default=-1)
+    answered = max((n for n, item in enumerate(items) if item.record.role == "assistant"), default=-1)
     start = answered + 1
-    if view.pending_calls or any(item.said.answers for item in items[start:]):
+    if view.pending_calls or any(item.record.answers for item in items[start:]):
         start = answered
-        while start > 0 and not view.begins_round(items[start].said.uuid):
+        while start > 0 and not view.begins_round(items[start].record.uuid):
             start -= 1
     return start
 
 
 def _starts(view: View, items: Sequence[Item]) -> list[int]:
     """Indices at which rounds begin, not counting the records before the first answer."""
-    answers = ((n, item.said.uuid) for n, item in enumerate(items) if item.said.role == "assistant")
+    answers = ((n, item.record.uuid) for n, item in enumerate(items) if item.record.role == "assistant")
     return [n for n, uuid in answers if view.begins_round(uuid)]
 
 
 def _answered(items: Sequence[Item]) -> bool:
-    return any(item.said.role == "assistant" for item in items)
+    return any(item.record.role == "assistant" for item in items)
 
 
 def _place(view: View, record: str) -> int:
-    index = next((n for n, item in enumerate(view.items) if item.said.uuid == record), None)
+    index = next((n for n, item in enumerate(view.items) if item.record.uuid == record), None)
     if index is None:
         raise Refused(f"{record} is not a record in view, so nothing can be compacted around it")
     if not view.begins_round(record):
@@ -161,6 +161,6 @@ def _place(view: View, record: str) -> int:
 
 
 def _checked(scope: Scope) -> Scope:
-    if not any(item.said.role == "assistant" and item.shown for item in scope.hidden):
+    if not any(item.record.role == "assistant" and item.shown for item in scope.hidden):
         raise Refused("there is nothing to compact yet: no answer of the model would be summarised")
     return scope

@@ -37,10 +37,10 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
     """
     leaner: list[Item] = []
     for item in items:
-        comes_back = item.said.attachment in restored - {""}
-        if comes_back or item.said.synthetic or (item.hidden_by and not item.shown):
+        comes_back = item.record.attachment in restored - {""}
+        if comes_back or item.record.synthetic or (item.hidden_by and not item.shown):
             continue
-        by_program = item.said.meta and not item.said.summary and item.said.role != "assistant"
+        by_program = item.record.meta and not item.record.summary and item.record.role != "assistant"
         readable = (block for block in item.shown if _is_readable(block))
         shown = tuple(_marked(_lean(block)) if by_program else _lean(block) for block in readable)
         if shown == item.shown:
@@ -97,7 +97,7 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
     for number, item in enumerate(items, 1):
         # The model that summarises may be a smaller one that does not support system messages.
         role = "user" if item.role == "system" else item.role
-        wire.add(number, role, item.said.message_id or item.said.uuid, item.shown)
+        wire.add(number, role, item.record.message_id or item.record.uuid, item.shown)
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
     return wire.encoded()
@@ -118,8 +118,8 @@ def drop_oldest(
     Earlier summaries are never dropped: they stay first, because the rounds build on them.
     """
     items = list(items)
-    summaries = [item for item in items if item.said.summary]
-    groups = rounds(item for item in items if not item.said.summary)
+    summaries = [item for item in items if item.record.summary]
+    groups = rounds(item for item in items if not item.record.summary)
     if len(groups) < 2:
         return None
     count = max(1, int(len(groups) * _SHARE)) if gap is None else _covering(groups, gap, tokens)

@@ -52,7 +52,7 @@ class SummaryTask:
             c.transcript.view.messages() if whole else messages_of(c.transcript.view, shown)
         )
         """The messages up to the end of the part to summarise, as they were sent."""
-        self.upto = None if whole else shown[-1].said.uuid
+        self.upto = None if whole else shown[-1].record.uuid
         """The record that ends those messages; None if they include everything in view."""
         self.offered: set[str] = set()
         """The records of the user's messages that the instructions listed."""
@@ -76,8 +76,8 @@ class SummaryTask:
         """
         records = None
         if items is not None:
-            records = {item.said.uuid for item in items}
-            if any(item.said.summary for item in items):
+            records = {item.record.uuid for item in items}
+            if any(item.record.summary for item in items):
                 records |= {message.record for message in self._pool.to_offer} - self._pool.since
         room = self._listed_room
         # Lines are cut where the request has little room left, which costs nothing: the model has the conversation.
@@ -109,7 +109,7 @@ class SummaryTask:
     def _instruction(self, part: str | None, listed: OfferedWords) -> str:
         self.offered |= listed.records
         first = self.scope.hidden[0]
-        begins = next((text for block in first.said.blocks if (text := blocks.words_of(block))), "")
+        begins = next((text for block in first.record.blocks if (text := blocks.words_of(block))), "")
         return Compact.of(
             self.scope.span,
             begins=begins,

@@ -154,7 +154,7 @@ def budget_of(window: Window, tokens: int) -> int:
 def originals(view: View, items: Iterable[Item]) -> list[Item]:
     """Folded records in their original form, so that what is known of them does not depend on the fold's summary."""
     folds = {decision.id for decision in view.decisions() if isinstance(decision, Fold)}
-    return [Item.of(item.said, item.seq) if item.hidden_by in folds else item for item in items]
+    return [Item.of(item.record, item.seq) if item.hidden_by in folds else item for item in items]
 
 
 # -- gathering -------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def gather(c: Conversation, divided: Scope) -> Flow[Pool]:
     with c.lock:
         view = c.transcript.view
         hidden = originals(view, divided.hidden)
-        positions = {item.said.uuid: view.position_of(item.said.uuid) for item in hidden}
+        positions = {item.record.uuid: view.position_of(item.record.uuid) for item in hidden}
         marks = _marks(view)
         words_kept = sum(c.count(blocks.words_of(block)) for block in _other_words(view, divided))
         budget = budget_of(c.window, c.settings.user_words)
@@ -179,7 +179,7 @@ def gather(c: Conversation, divided: Scope) -> Flow[Pool]:
 def _other_words(view: View, divided: Scope) -> Iterator[blocks.Block]:
     """The blocks with the user's words that stay in view."""
     for item in divided.kept:
-        if item.said.summary or item.hidden_by:
+        if item.record.summary or item.hidden_by:
             yield from (block for block in item.shown if is_words_block(block))
 
 
@@ -202,9 +202,9 @@ def _gathered(
     by_agent: bool,
 ) -> Pool:
     carry = _carry_of(log, boundary) if boundary else None
-    summaries_kept = {item.said.uuid for item in divided.kept if item.said.summary}
-    records_kept = {item.said.uuid for item in divided.kept}
-    in_view = records_kept | {item.said.uuid for item in hidden}
+    summaries_kept = {item.record.uuid for item in divided.kept if item.record.summary}
+    records_kept = {item.record.uuid for item in divided.kept}
+    in_view = records_kept | {item.record.uuid for item in hidden}
     carried = _carried(log, carry, divided, in_view, by_agent=by_agent) if boundary else []
     lasting = {spoken.about.record: spoken.about.lasting for spoken in carried if spoken.about.lasting}
     lasting |= {record: named.lasting for record, named in marks.items()}
@@ -214,7 +214,7 @@ def _gathered(
     }
 
     since: set[str] = set()
-    fresh = [item.said for item in hidden if not item.said.summary and not item.hidden_by]
+    fresh = [item.record for item in hidden if not item.record.summary and not item.hidden_by]
     for spoken in spoken_in(fresh, positions, by_agent=by_agent):
         record = spoken.about.record
         since.add(record)
@@ -227,7 +227,7 @@ def _gathered(
     not_shown = tuple(entry for entry in left_out if _is_gone(entry, by_record, in_view))
     # While the user says nothing new, nothing is chosen again; and a fold shows nothing but what it hides.
     offers = bool(since) and divided.span != "range"
-    also_named = [item.said.uuid for item in hidden] + [entry.words.record for entry in not_shown]
+    also_named = [item.record.uuid for item in hidden] + [entry.words.record for entry in not_shown]
     shown_before = {carried_words.record for carried_words in carry.words or ()} if carry else set()
     return Pool(
         spoken=tuple(sorted(by_record.values(), key=_position)),
@@ -250,7 +250,7 @@ def _carried(
     if carry is not None and carry.words is not None:
         read = (_read(log, carried) for carried in carry.words)
         return [spoken for spoken in read if spoken is not None]
-    oldest = next((item.said.uuid for item in divided.kept if item.said.summary), "")
+    oldest = next((item.record.uuid for item in divided.kept if item.record.summary), "")
     everything = _everything_before(log, oldest, by_agent=by_agent)
     return [spoken for spoken in everything if spoken.about.record not in in_view]
 

@@ -121,7 +121,7 @@ def room(c: Conversation, divided: Scope) -> int:
 
     The user's words are not part of it.
     """
-    summaries = [item for item in divided.hidden if item.said.summary]
+    summaries = [item for item in divided.hidden if item.record.summary]
     whole = _tokens(c, summaries)
     summary_blocks = chain.from_iterable(item.shown for item in summaries)
     users_blocks = filter(is_words_block, summary_blocks)
@@ -199,8 +199,8 @@ def plan(c: Conversation, result: Result) -> PlannedCompaction:
     divided = result.divided
     shown = result.shown
     if divided.span == "range":
-        uuids = {item.said.uuid for item in divided.hidden}
-        hidden = (item for item in c.transcript.pinned_items() if item.said.uuid in uuids)
+        uuids = {item.record.uuid for item in divided.hidden}
+        hidden = (item for item in c.transcript.pinned_items() if item.record.uuid in uuids)
         pins = tuple(text for item in hidden if (text := restore.pinned_text(item)))
         summary = summary_message(c, result.request, divided, "\n\n".join([result.verdict.text, *pins]))
         texts = (summary, *shown.texts)
@@ -397,12 +397,12 @@ def _segment(view: View, divided: Scope, parent: str) -> Segment | None:
     records = divided.kept if divided.front else shown
     if not records:
         return None
-    last = records[-1].said.uuid
-    tip = next((item for item in records if item.said.uuid == view.skip_clearings(view.tip)), None)
+    last = records[-1].record.uuid
+    tip = next((item for item in records if item.record.uuid == view.skip_clearings(view.tip)), None)
     if tip is not None and tip.seq < max(item.seq for item in records):
         # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
-        last = tip.said.uuid
-    return Segment(records[0].said.uuid, parent, last)
+        last = tip.record.uuid
+    return Segment(records[0].record.uuid, parent, last)
 
 
 def _restore(c: Conversation, result: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
@@ -435,12 +435,12 @@ def _fold(c: Conversation, result: Result, planned: PlannedCompaction) -> str:
     """Replace rounds in the middle with a summary, the pinned records among them and the user's words."""
     script = c.transcript
     divided = result.divided
-    uuids = [item.said.uuid for item in divided.hidden]
+    uuids = [item.record.uuid for item in divided.hidden]
     text, *behind = planned.texts
     named = [carried for carried in result.shown.words if carried.lasting]
     with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
-            stays = divided.front[-1].said.uuid if divided.front else None
+            stays = divided.front[-1].record.uuid if divided.front else None
             c.open_epoch(CLEARED, drops_thinking=True, after=stays)
         else:
             c.announce("fold")
@@ -461,8 +461,10 @@ def place_in_chain(view: View, turn: str, threshold: int, source: str) -> Compac
     """The place of a compaction made now among those of the session, from the view; ``turn`` is its id."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
-    last_summary = next((item.seq for item in view.items if item.said.summary), -1)
-    since = (item.said for item in view.items if item.said.role == "assistant" and item.seq > last_summary)
+    last_summary = next((item.seq for item in view.items if item.record.summary), -1)
+    since = (
+        item.record for item in view.items if item.record.role == "assistant" and item.seq > last_summary
+    )
     answers = {answer.message_id or answer.uuid for answer in since}
     return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)
 

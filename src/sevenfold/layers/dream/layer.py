@@ -162,7 +162,7 @@ class Dreamer:
     def check(self) -> None:
         """Start a dream if all conditions are met; the cheapest are checked first."""
         newest = self._c.transcript.view.items[-1]
-        if self._busy or newest.said.role != "assistant" or newest.said.calls:
+        if self._busy or newest.record.role != "assistant" or newest.record.calls:
             return
         time = self._c.clock.now()
         last_dream = self._lock.last() or 0.0

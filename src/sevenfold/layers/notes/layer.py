@@ -276,16 +276,16 @@ class NotesKeeper:
 
         def fresh(item: Item) -> bool:
             # A summary or attachment that a compaction added is not new content: growth is counted from there.
-            return item.said.uuid not in already_counted and not view.added_by(item.said.uuid)
+            return item.record.uuid not in already_counted and not view.added_by(item.record.uuid)
 
         since = list(takewhile(fresh, reversed(view.items)))
         first = len(since) == len(view.items) and view.boundary is None
-        newest = next((item for item in since if item.said.role == "assistant"), None)
+        newest = next((item for item in since if item.record.role == "assistant"), None)
         return Since(
             grown=self._c.size().tokens if first else sum(map(self._c.item_tokens, since)),
             first=first,
-            calls=sum(len(item.said.calls) for item in since),
-            resting=newest is not None and not newest.said.calls,
+            calls=sum(len(item.record.calls) for item in since),
+            resting=newest is not None and not newest.record.calls,
         )
 
     # -- using ----------------------------------------------------------------------------------
@@ -384,9 +384,9 @@ class NotesKeeper:
         start = notes.keep_from(items, mark, self._c.window, self._c.item_tokens)
         if start is None:
             return "what the notes cover is not in view"
-        while start > 0 and not (start == len(items) or view.begins_round(items[start].said.uuid)):
+        while start > 0 and not (start == len(items) or view.begins_round(items[start].record.uuid)):
             start -= 1
-        if not any(item.said.role == "assistant" for item in items[:start]):
+        if not any(item.record.role == "assistant" for item in items[:start]):
             minimum = (
                 f"{self._c.window.budget(notes.KEEP_TOKENS):,} tokens and {notes.KEEP_MESSAGES} messages"
             )

@@ -155,7 +155,7 @@ def keep_from(
     Everything the notes do not cover is kept. From there it goes back until the minimum is reached, but not past the
     previous summary nor beyond the maximum.
     """
-    last_covered = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
+    last_covered = next((n for n in reversed(range(len(items))) if items[n].record.uuid == covered), None)
     if last_covered is None:
         return None
     start = last_covered + 1
@@ -163,7 +163,7 @@ def keep_from(
     spoken = sum(_spoken(item) for item in items[start:])
     while start > 0 and (tokens_kept < window.budget(KEEP_TOKENS) or spoken < KEEP_MESSAGES):
         item = items[start - 1]
-        if item.said.summary or tokens_kept + tokens(item) > window.budget(KEEP_MOST):
+        if item.record.summary or tokens_kept + tokens(item) > window.budget(KEEP_MOST):
             break
         start -= 1
         tokens_kept += tokens(item)

@@ -166,12 +166,12 @@ class MemoryKeeper:
     def recall(self) -> Flow[None]:
         """Attach the entries that fit the user's newest message and are not in view yet, if any."""
         items = self._c.transcript.view.items
-        if not items or items[-1].said.uuid == self._looked:
+        if not items or items[-1].record.uuid == self._looked:
             return
-        prompt = users_typed(items[-1].said)
+        prompt = users_typed(items[-1].record)
         if not prompt.strip():
             return
-        self._looked = items[-1].said.uuid
+        self._looked = items[-1].record.uuid
         yield from self._tell_news()
         try:
             fits = yield from in_thread(partial(self._fitting, prompt))
@@ -238,12 +238,12 @@ class MemoryKeeper:
     def check(self) -> None:
         """After the final answer of a turn, log the turn and start a look, if it is time."""
         newest = self._c.transcript.view.items[-1]
-        if newest.said.role != "assistant" or newest.said.calls or self._c.background is None:
+        if newest.record.role != "assistant" or newest.record.calls or self._c.background is None:
             return
         self._turn_ended = self._c.clock.now()
         if self._stop_beat is None:
             self._stop_beat = self._c.background.every(BEAT_SECONDS, self.rest)
-        self._log(newest.said)
+        self._log(newest.record)
         self._look()
 
     def rest(self) -> None:
@@ -350,7 +350,7 @@ class MemoryKeeper:
         yield from self._spent(cost)
         facts = read_answer(look, answer)
         ending: list[LastingFact] | None = None
-        if others_in([item.said for item in self._c.transcript.view.items]):
+        if others_in([item.record for item in self._c.transcript.view.items]):
             ending = yield from self._endings(look, facts)
         facts = yield from self._requoted(look, facts)
         return span, (yield from self._admitted(facts, span, ending=ending))
@@ -576,13 +576,13 @@ class MemoryKeeper:
         covered_records = self._covered | {
             decision.covered for decision in view.decisions() if isinstance(decision, Remembered)
         }
-        since = list(takewhile(lambda item: item.said.uuid not in covered_records, reversed(view.items)))
-        all_blocks = chain.from_iterable(item.said.blocks for item in since)
+        since = list(takewhile(lambda item: item.record.uuid not in covered_records, reversed(view.items)))
+        all_blocks = chain.from_iterable(item.record.blocks for item in since)
         calls = [block for block in all_blocks if block.kind == "tool_use"]
-        span = span_of([item.said for item in reversed(since)], self._c.remarks)
+        span = span_of([item.record for item in reversed(since)], self._c.remarks)
         boundary = view.boundary
         behind = len(since) == len(view.items) and boundary is not None and boundary != self._caught_up
-        covered = view.items[-1].said.uuid if view.items else ""  # after a rewind to the beginning
+        covered = view.items[-1].record.uuid if view.items else ""  # after a rewind to the beginning
         return replace(span, covered=covered, wrote=self._wrote(calls), hidden=behind)
 
     def _wrote(self, calls: Sequence[Block]) -> bool:
@@ -606,7 +606,7 @@ class MemoryKeeper:
         covered_records = self._covered | {decision.covered for _, decision in log.decisions(Remembered)}
         covered_records.add(self._unseen.covered(self._session))
         portion = portion_of(span_of(records_after(items, covered_records), remarks_in(log)))
-        if portion.covered == (items[-1].said.uuid if items else ""):
+        if portion.covered == (items[-1].record.uuid if items else ""):
             self._caught_up = self._c.transcript.view.boundary
             return portion
         return replace(portion, hidden=True)
@@ -614,7 +614,7 @@ class MemoryKeeper:
     def _log(self, answer: Said) -> None:
         """Add the finished turn to the daily log, in the background."""
         items = reversed(self._c.transcript.view.items)
-        typed = (users_typed(item.said).strip() for item in items)
+        typed = (users_typed(item.record).strip() for item in items)
         prompt = next(filter(None, typed), "")
         answered = blocks.text_of(answer.blocks)
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, prompt, answered)
@@ -676,7 +676,7 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
     ``span`` is the part that has not been looked at before.
     """
     items = tuple(c.transcript.view.items)
-    seen_blocks = [*chain.from_iterable(item.said.blocks for item in items), *read]
+    seen_blocks = [*chain.from_iterable(item.record.blocks for item in items), *read]
     kinds = _called(c, seen_blocks)
     results = (
         block for block in seen_blocks if kinds.get(block.id) in SHOWS and block.kind == "tool_result"
@@ -687,7 +687,7 @@ def witness(c: Conversation, span: SearchSpan | None = None, read: Sequence[Bloc
         *(blocks.words_of(blocks.read(block)) for block in c.epoch.frame.system),
     )
     unread = span or SearchSpan({}, "")
-    view = span_of([item.said for item in items], c.remarks)
+    view = span_of([item.record for item in items], c.remarks)
     # In the order in which it was said: what left the context comes before what is in view.
     hidden = {record: text for record, text in unread.messages.items() if record not in view.messages}
     return Witness(
@@ -710,7 +710,7 @@ def _called(c: Conversation, seen_blocks: Iterable[Block]) -> dict[str, str]:
 
 def _least_trusted_origin(c: Conversation, kinds: Iterable[str]) -> Origin:
     """The least trusted origin of anything in a conversation, given the kinds of tools called in view."""
-    records = [item.said for item in c.transcript.view.items]
+    records = [item.record for item in c.transcript.view.items]
     if any(record.summary for record in records):  # a summary depends on the results of earlier calls
         earlier = chain.from_iterable(record.blocks for record in c.transcript.log.answers())
         kinds = [*kinds, *_called(c, earlier).values()]
@@ -719,5 +719,5 @@ def _least_trusted_origin(c: Conversation, kinds: Iterable[str]) -> Origin:
 
 def _recalled(c: Conversation) -> list[str]:
     """The texts of recalled entries that are still in view."""
-    recalled = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
+    recalled = (item.record for item in c.transcript.view.items if item.record.attachment == ATTACHMENT)
     return list(map(blocks.words_of, chain.from_iterable(record.blocks for record in recalled)))

@@ -21,7 +21,7 @@ def find_facts(request: Mapping[str, Any]) -> str:
     """Answer a request for facts: find them in the messages that the instruction in its last message lists."""
     *conversation, instruction_message = request["messages"]
     instruction = "\n".join(map(_words, items_of([instruction_message])))
-    earlier = [_words(item) for item in items_of(conversation) if from_user(item.said)]
+    earlier = [_words(item) for item in items_of(conversation) if from_user(item.record)]
     messages: dict[str, str] = {}
     headings = list(_LISTED.finditer(instruction))
     ends = [*(heading.start() for heading in headings[1:]), len(instruction)]
@@ -50,4 +50,4 @@ def _begins(message: str) -> str:
 
 
 def _words(item: Item) -> str:
-    return "\n".join(map(blocks.words_of, item.said.blocks))
+    return "\n".join(map(blocks.words_of, item.record.blocks))

@@ -137,5 +137,5 @@ def _unread_in(store: Store, session: str, covered: str) -> _Unread:
     return _Unread(
         portion_of(span_of(records, remarks_in(log))),
         least_trusted,
-        others_in([item.said for item in items]),
+        others_in([item.record for item in items]),
     )

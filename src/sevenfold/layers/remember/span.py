@@ -95,9 +95,9 @@ def records_after(items: Sequence[Item], covered: Collection[str]) -> list[Said]
     """The records behind the last one that a look covered; all of them if none was covered."""
     start = 0
     for number, item in enumerate(items, 1):
-        if item.said.uuid in covered:
+        if item.record.uuid in covered:
             start = number
-    return [item.said for item in items[start:]]
+    return [item.record for item in items[start:]]
 
 
 def portion_of(span: SearchSpan) -> SearchSpan:

@@ -28,9 +28,9 @@ _FACT = TypeVar("_FACT")
 def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
     """Extract all facts from these records; ``kinds`` maps tools to what they do, where known."""
     live = [item for item in items if not item.hidden_by]
-    names = dict(notation.short_names(item.said.uuid for item in live))
+    names = dict(notation.short_names(item.record.uuid for item in live))
     carried_over = _handed_on(live)
-    texts = ((item.said.uuid, users_words(item)) for item in live)
+    texts = ((item.record.uuid, users_words(item)) for item in live)
     messages = [QuotedMessage(uuid, text) for uuid, text in texts if text]
     tool_calls = calls(live, kinds)
     touched = [*work.merged([*reversed(carried_over.files), *reversed(work.files(tool_calls))])][::-1]
@@ -38,7 +38,7 @@ def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
     allowed = _once([*reversed(list(words.permissions(live))), *carried_over.permissions])
     allowed_texts = {entry.text for entry in allowed}
     corrections = (*reversed(list(words.corrections(messages))), *carried_over.corrections)
-    rounds_since = any(item.said.role == "assistant" for item in live)
+    rounds_since = any(item.record.role == "assistant" for item in live)
     announced = tuple(state.announced(live)[-_MOST_PENDING:])
     return Facts(
         messages=(*carried_over.messages, *messages),
@@ -65,9 +65,9 @@ def _handed_on(items: Sequence[Item]) -> Facts:
     """The facts in the summaries among these records; usually there is one, at the beginning."""
     handed_on = Facts()
     for item in items:
-        if item.said.summary:
+        if item.record.summary:
             # The user's messages behind a summary are never read back: they come from their records.
-            text_blocks = (block for block in item.said.blocks if not words.is_words_block(block))
+            text_blocks = (block for block in item.record.blocks if not words.is_words_block(block))
             text = "\n".join(map(blocks.words_of, text_blocks))
             listed, prose = notation.read_back(text)
             handed_on = _with(handed_on, listed, outline.split(prose))
@@ -126,10 +126,10 @@ def _sources(
         from_tools.setdefault(problem.record, []).append(IdentifierSource(problem.lines, problem.record))
     for item in items:
         if text := users_words(item):
-            yield IdentifierSource(text, item.said.uuid, by_user=True)
+            yield IdentifierSource(text, item.record.uuid, by_user=True)
         elif text := models_words(item):
-            yield IdentifierSource(text, item.said.uuid)
-        yield from from_tools.get(item.said.uuid, ())
+            yield IdentifierSource(text, item.record.uuid)
+        yield from from_tools.get(item.record.uuid, ())
 
 
 def _spellings(touched: Iterable[File]) -> frozenset[str]:

@@ -45,7 +45,7 @@ def outcomes(items: Sequence[Item]) -> list[Quote]:
     last: Quote | None = None
     for item in items:
         if text := models_words(item):
-            last = Quote(one_line(text, _LONGEST_OUTCOME), item.said.uuid)
+            last = Quote(one_line(text, _LONGEST_OUTCOME), item.record.uuid)
         elif last and users_words(item):
             last_words.append(last)
             last = None
@@ -59,16 +59,16 @@ def newest(items: Sequence[Item], tool_calls: Sequence[Call], names: dict[str, s
         by_record.setdefault(call.record, []).append(call)
     newest_rounds = chain.from_iterable(recent.items for recent in rounds(items)[-_ROUNDS:])
     recent = [item for item in newest_rounds if not item.hidden_by]
-    spoken = [item.said.uuid for item in recent if models_words(item)]
+    spoken = [item.record.uuid for item in recent if models_words(item)]
     lines: list[str] = []
     for item in recent:
-        name = names.get(item.said.uuid, item.said.uuid)
+        name = names.get(item.record.uuid, item.record.uuid)
         if text := models_words(item):
-            limit = _LONGEST_LAST_WORDS if item.said.uuid == spoken[-1] else _LONGEST_WORDS
+            limit = _LONGEST_LAST_WORDS if item.record.uuid == spoken[-1] else _LONGEST_WORDS
             lines.append(f"- the model said: “{one_line(text, limit)}” [{name}]")
         elif text := users_words(item):
             lines.append(f"- the user said: “{one_line(text, _LONGEST_WORDS)}” [{name}]")
-        lines += [f"- {_came_of(call)} [{name}]" for call in by_record.get(item.said.uuid, ())]
+        lines += [f"- {_came_of(call)} [{name}]" for call in by_record.get(item.record.uuid, ())]
     return lines
 
 
@@ -155,7 +155,7 @@ def announced(items: Sequence[Item]) -> list[Quote]:
     for item in answer:
         announcements = filter(pattern("announces").search, sentences(models_words(item)))
         quotes += [
-            Quote(one_line(sentence, LONGEST_SENTENCE), item.said.uuid) for sentence in announcements
+            Quote(one_line(sentence, LONGEST_SENTENCE), item.record.uuid) for sentence in announcements
         ]
     return quotes
 

@@ -30,12 +30,12 @@ def is_words_block(block: Block) -> bool:
 
 def users_words(item: Item) -> str:
     """The user's words in a record, with a placeholder for each image or document; empty if there are none."""
-    if item.hidden_by or not authorship.from_user(item.said):
+    if item.hidden_by or not authorship.from_user(item.record):
         return ""
     texts = []
-    for block in item.said.blocks:
+    for block in item.record.blocks:
         if block.kind == "text":
-            texts.append(authorship.typed(item.said, block))
+            texts.append(authorship.typed(item.record, block))
         elif block.kind in ("image", "document"):
             texts.append(f"[{block.kind}]")
     return "\n".join(filter(None, texts))
@@ -43,9 +43,9 @@ def users_words(item: Item) -> str:
 
 def models_words(item: Item) -> str:
     """The model's text in a record, without its reasoning; empty if there is none."""
-    if item.said.role != "assistant" or item.said.synthetic or item.hidden_by:
+    if item.record.role != "assistant" or item.record.synthetic or item.hidden_by:
         return ""
-    text_blocks = (block for block in item.said.blocks if block.kind == "text")
+    text_blocks = (block for block in item.record.blocks if block.kind == "text")
     texts = (blocks.words_of(block).strip() for block in text_blocks)
     return "\n".join(filter(None, texts))
 
@@ -53,7 +53,7 @@ def models_words(item: Item) -> str:
 def whole_text(item: Item) -> str:
     """All text in a record, including tool inputs and results but not reasoning."""
     texts = []
-    for block in item.said.blocks:
+    for block in item.record.blocks:
         if block.kind in THINKING:
             continue
         body = block.body()
@@ -82,16 +82,16 @@ def permissions(items: Iterable[Item]) -> Iterator[Permission]:
     answer = Quote("", "")
     for item in items:
         if text := models_words(item):
-            answer = Quote(text, item.said.uuid)
+            answer = Quote(text, item.record.uuid)
         elif text := users_words(item):
             yes = bool(pattern("assents").match(text))
             end_of_answer = sentences(answer.text[-_LOOKED_BACK:])
             questions = [sentence for sentence in end_of_answer if sentence.endswith("?")]
             if questions and len(text.split()) <= _SHORT and (yes or pattern("dissents").match(text)):
                 proposal = one_line(questions[-1], LONGEST_SENTENCE)
-                yield Permission(yes, text, item.said.uuid, proposal, answer.record)
+                yield Permission(yes, text, item.record.uuid, proposal, answer.record)
             else:
-                yield from _permissions(text, item.said.uuid)
+                yield from _permissions(text, item.record.uuid)
 
 
 def _permissions(text: str, record: str) -> Iterator[Permission]:

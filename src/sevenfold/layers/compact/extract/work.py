@@ -81,12 +81,12 @@ def _is_patch(argument: object) -> bool:
 def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
     """All tool calls in these records, in order, each with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
-    all_blocks = chain.from_iterable(item.said.blocks for item in items)
+    all_blocks = chain.from_iterable(item.record.blocks for item in items)
     results = {block.id: block for block in all_blocks if block.kind == "tool_result"}
     tool_calls = []
     for item in items:
-        requests = _requests(item.said)
-        tool_calls += [_call(item.said.uuid, asked, results.get(asked.id), kinds) for asked in requests]
+        requests = _requests(item.record)
+        tool_calls += [_call(item.record.uuid, asked, results.get(asked.id), kinds) for asked in requests]
     return tool_calls
 
 

@@ -90,7 +90,7 @@ class Evidence:
 
     @cached_property
     def _whole(self) -> dict[str, str]:
-        return {item.said.uuid: plain(whole_text(item)) for item in self._items}
+        return {item.record.uuid: plain(whole_text(item)) for item in self._items}
 
     @cached_property
     def _earlier_users(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ class Evidence:
 
 
 def _spoken(items: Iterable[Item]) -> dict[str, str]:
-    return dict(spoken(item.said for item in items if not item.hidden_by))
+    return dict(spoken(item.record for item in items if not item.hidden_by))
 
 
 def _clauses(texts: Iterable[str]) -> Iterator[str]:
