@@ -124,76 +124,119 @@ def _store(
             return results
         reason = "; ".join(shortened(present[file].entry.description, 60) for file in edits)
         committed = memory.commit(edits, "remember", reason, session=witness.session, based_on=base)
+        # An edit is skipped if another process changed its entry meanwhile: then try again with the new entries.
         if all(committed.entries.get(file) == edit.stamp for file, edit in edits.items()):
             return results
     raise Refused("other processes keep changing memory; try again later")
 
 
+class _Claim(Struct, frozen=True):
+    """A proposed fact, compared with what the user really said."""
+
+    fact: LastingFact
+    statements: Mapping[str, UsersStatement]
+    """The user's whole statements that its quotations are from, by their text; empty if the user said none of them."""
+    note: str
+    """The model's own words about it, escaped: they must never look like the user's."""
+
+    @classmethod
+    def of(cls, fact: LastingFact, witness: Witness) -> _Claim:
+        """Look for the statements that a fact's quotations are from."""
+        matches = [witness.statement(quoted_text, fact.message) for quoted_text in fact.quotations]
+        statements = {statement.text: statement for statement in matches if statement is not None}
+        return cls(fact, statements, as_data(fact.note)[:MOST_NOTE])
+
+    @property
+    def assertions(self) -> tuple[str, ...]:
+        """What the fact says: in the user's words if it has any, else as the model quoted or noted it."""
+        return tuple(self.statements) or self.fact.quotations or (self.note,)
+
+    @property
+    def text(self) -> str:
+        """All that the fact says."""
+        return "\n".join(self.assertions)
+
+    def body(self, named_days: Mapping[str, str]) -> str:
+        """The body of the entry: only the user's words are quoted, so nothing else can pass for them."""
+        note = "\n\n".join(filter(None, (self.note, dates_line(named_days))))
+        if self.statements:
+            return f"{quoted(self.statements)}\n\n{note}"
+        return "\n\n".join((*map(as_data, self.fact.quotations), note))
+
+
 def _entry_of(memory: Memory, fact: LastingFact, witness: Witness, now: float) -> KnownEntry:
     """The entry that a fact would become, with its provenance; raises `Refused` if it must not be stored."""
-    matches = [witness.statement(words, fact.message) for words in fact.quotations]
-    quoted_statements = {statement.text: statement for statement in matches if statement is not None}
-    if (
-        quoted_statements
-        and witness.unread
-        and witness.unread.isdisjoint(statement.record for statement in quoted_statements.values())
-    ):
-        raise Refused("you said it earlier, and it was considered then")
-    note = as_data(fact.note)[:MOST_NOTE]
-    words = tuple(quoted_statements) or fact.quotations or (note,)
-    text = "\n".join(words)
-    if not text.strip():
-        raise Refused("it is empty")
-    if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
-        raise Refused(problem)
-    named = _named_days(fact, quoted_statements, witness)
-    until = _until(fact, quoted_statements, named, witness)
-    if not until and all(map(is_temporary, words)):
-        raise Refused("it applies only for now")
-    if all(map(finished, words)):
-        raise Refused("it reports finished debugging")
-    note = "\n\n".join(filter(None, (note, dates_line(named))))
-    body = (
-        f"{quoted(quoted_statements)}\n\n{note}"
-        if quoted_statements
-        else "\n\n".join((*map(as_data, fact.quotations), note))
-    )
-    entry = new_entry(slug(text), fact.kind, text, body)
+    claim = _Claim.of(fact, witness)
+    _check_not_considered_before(claim, witness)
+    _check_content(memory, claim)
+    named_days = _named_days(claim, witness)
+    until = _until(claim, named_days, witness)
+    _check_lasting(claim, until)
+    entry = new_entry(slug(claim.text), fact.kind, claim.text, claim.body(named_days))
     if until:
         entry = entry.with_until(until)
-    if not quoted_statements:
-        return KnownEntry(entry, Provenance("", least_trusted("model", witness.least_trusted), created=now))
-    evidence = tuple(
-        dict.fromkeys(f"{witness.session}/{statement.record}" for statement in quoted_statements.values())
-    )
-    last_said = max(witness.times.get(statement.record, now) for statement in quoted_statements.values())
-    return KnownEntry(entry, Provenance("", "user", evidence, created=last_said, verified=last_said))
+    return KnownEntry(entry, _provenance(claim, witness, now))
 
 
-def _named_days(
-    fact: LastingFact, quoted_statements: Mapping[str, UsersStatement], witness: Witness
-) -> dict[str, str]:
+def _check_not_considered_before(claim: _Claim, witness: Witness) -> None:
+    """Raise `Refused` if all statements are from messages that an earlier look examined.
+
+    The model that proposes facts sees those messages too. Without this check, an entry that the user removed would come
+    back with the next look.
+    """
+    records = {statement.record for statement in claim.statements.values()}
+    if records and witness.unread and witness.unread.isdisjoint(records):
+        raise Refused("you said it earlier, and it was considered then")
+
+
+def _check_content(memory: Memory, claim: _Claim) -> None:
+    """Raise `Refused` if there is nothing to store, or a secret in it."""
+    if not claim.text.strip():
+        raise Refused("it is empty")
+    # The model's quotations too: one that misspells the user's words may contain a secret that they do not.
+    everything = "\n".join((claim.text, *claim.fact.quotations, claim.note))
+    if problem := memory.refuses(everything.encode(errors="replace")):
+        raise Refused(problem)
+
+
+def _check_lasting(claim: _Claim, until: str) -> None:
+    """Raise `Refused` for what will not matter later; a last day makes even temporary words worth storing till then."""
+    if not until and all(map(is_temporary, claim.assertions)):
+        raise Refused("it applies only for now")
+    if all(map(finished, claim.assertions)):
+        raise Refused("it reports finished debugging")
+
+
+def _provenance(claim: _Claim, witness: Witness, now: float) -> Provenance:
+    """Whose words the entry has, and the messages that prove it."""
+    if not claim.statements:
+        return Provenance("", least_trusted("model", witness.least_trusted), created=now)
+    records = [statement.record for statement in claim.statements.values()]
+    evidence = tuple(dict.fromkeys(f"{witness.session}/{record}" for record in records))
+    last_said = max(witness.times.get(record, now) for record in records)
+    return Provenance("", "user", evidence, created=last_said, verified=last_said)
+
+
+def _named_days(claim: _Claim, witness: Witness) -> dict[str, str]:
     """The dates of "tomorrow", "by Friday" and the like in the user's words, by these words."""
     named: dict[str, str] = {}
-    for text, statement in quoted_statements.items():
+    for text, statement in claim.statements.items():
         said_on = witness.days.get(statement.record)
         if said_on is not None:
-            named |= checked_dates(text, fact.dates, said_on)
+            named |= checked_dates(text, claim.fact.dates, said_on)
     return named
 
 
-def _until(
-    fact: LastingFact,
-    quoted_statements: Mapping[str, UsersStatement],
-    named: Mapping[str, str],
-    witness: Witness,
-) -> str:
+def _until(claim: _Claim, named_days: Mapping[str, str], witness: Witness) -> str:
     """The last day on which a fact is valid, if the user's own words name that day and it was not past then."""
-    for text, statement in quoted_statements.items() if fact.until else ():
+    last_day = claim.fact.until
+    if not last_day:
+        return ""
+    for text, statement in claim.statements.items():
         said_on = witness.days.get(statement.record)
-        past = said_on is not None and fact.until < said_on.isoformat()
-        if names_day(text, fact.until, named, said_on) and not past:
-            return fact.until
+        past = said_on is not None and last_day < said_on.isoformat()
+        if names_day(text, last_day, named_days, said_on) and not past:
+            return last_day
     return ""
 
 
@@ -203,12 +246,14 @@ def _stated_already(
     """The entry that already states this fact, and an edit that adds what it lacks, if anything; else None."""
     for file, earlier in present.items():
         stamp_before = earlier.stamp
+        # In a less trusted entry the user's words would no longer count as theirs, so they get an entry of their own.
         as_trusted = least_trusted(stamp_before.origin, new.stamp.origin) == new.stamp.origin
         if not as_trusted or earlier.entry.until != new.entry.until:
             continue
         if not same_fact(_carried(earlier.entry), _carried(new.entry), alike):
             continue
         merged = merge(earlier, (earlier, new))
+        # A model's wording is never added to an entry; neither is one of the user's that is there already.
         if not new.stamp.trusted or holds(earlier.entry.statement, new.entry.statement):
             if merged.stamp.evidence == stamp_before.evidence or earlier.entry.pinned:
                 return file, None
