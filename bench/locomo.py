@@ -30,7 +30,7 @@ from statistics import fmean
 
 from sevenfold.lab import locomo
 from sevenfold.lab.locomo import Dialogue, DialogueTurn, Examination, Shares
-from sevenfold.recall import ranking, search
+from sevenfold.recall import by_words, ranking
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
 from sevenfold.recall.search import Scorer
@@ -205,9 +205,9 @@ def pace(dialogues: Sequence[Dialogue]) -> bool:
         return [hit.uuid for hit in index.search(text, k=10)]
 
     figures = {"plain FTS5": _timed(by_fts5, asked), "recall": _timed(by_recall, asked)}
-    bounds, search.TOO_COMMON = search.TOO_COMMON, (RECORDS, RECORDS)
+    bounds, by_words.TOO_COMMON = by_words.TOO_COMMON, (RECORDS, RECORDS)
     figures["recall, nothing bounded"] = _timed(by_recall, asked)
-    search.TOO_COMMON = bounds
+    by_words.TOO_COMMON = bounds
     for name, (found, median, high) in figures.items():
         print(f"  {name}: R@10 {100 * found:.1f}, median {median:.0f} ms, p95 {high:.0f} ms of CPU")
     slower = figures["recall"][2] / figures["plain FTS5"][2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import locomo as bench
-from sevenfold.recall import ranking, search
+from sevenfold.recall import by_words, ranking
 from tests.recall.test_locomo import QUESTIONS, sample
 
 
@@ -17,7 +17,7 @@ def test_weights_are_chosen_on_the_other_conversations_and_pace_is_measured_next
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "RECORDS", 60)
-    before = ranking.SPOKE, ranking.NEIGHBOUR_CREDIT, ranking.ENOUGH_IF_ASKED, search.TOO_COMMON
+    before = ranking.SPOKE, ranking.NEIGHBOUR_CREDIT, ranking.ENOUGH_IF_ASKED, by_words.TOO_COMMON
     path = tmp_path / "data.json"
     path.write_text(json.dumps([sample(QUESTIONS[:2]), sample(QUESTIONS[:2], ("Cleo", "Dan"))]))
     assert bench.main([str(path), "--key", str(path)]) in (0, 1)
@@ -29,4 +29,4 @@ def test_weights_are_chosen_on_the_other_conversations_and_pace_is_measured_next
     assert "(chosen)" in shown
     assert "plain FTS5: R@10" in shown
     assert "p95 is" in shown
-    assert before == (ranking.SPOKE, ranking.NEIGHBOUR_CREDIT, ranking.ENOUGH_IF_ASKED, search.TOO_COMMON)
+    assert before == (ranking.SPOKE, ranking.NEIGHBOUR_CREDIT, ranking.ENOUGH_IF_ASKED, by_words.TOO_COMMON)

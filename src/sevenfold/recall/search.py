@@ -11,22 +11,17 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.recall import ranking
+from sevenfold.recall.by_words import WordMatches, WordSearch
 from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
-from sevenfold.recall.ranking import DENSE_RUN, Query, RecordPlace, Strengths, features_close_together, stem
+from sevenfold.recall.ranking import DENSE_RUN, Query, stem
 from sevenfold.recall.tables import Row, Tables
 
 LOOKED_AT = 20_000
 """The most pieces whose text is compared with the query, shortest first."""
-CANDIDATES = 400
-"""The most pieces that are ranked by their words."""
-PROXIMITY_CHECKS_PER_HIT = 3
-"""Records whose long texts are checked for words close together, per hit wanted."""
 SEVERAL = 4
 """Exact matches collected, per hit wanted."""
 QUOTATION = 5
 """A query with this many distinctive words that matches exactly is a quotation, so its words are not searched for."""
-TOO_COMMON = (500, 20_000)
-"""A word in more than a fifth of all pieces is ignored; the least and most pieces that this fifth can be."""
 NEIGHBOUR = 160
 """Characters shown of a neighbour."""
 EXCERPT = 320
@@ -88,6 +83,16 @@ class Scorer(Protocol):
 
     def prepare(self, index: Tables) -> bool:
         """Do a small part of the work that `scores` needs done first; True if there is more to do."""
+
+
+class _Opinion(Struct, frozen=True):
+    """What a scorer says about the records of an index."""
+
+    weight: float
+    scores: Mapping[str, float]
+    """The score of each record, by its id."""
+    vouches: bool
+    """Whether its best score alone justifies an answer."""
 
 
 class SearchOptions(Struct, frozen=True):
@@ -176,16 +181,21 @@ class Search:
 
     def _inexact_matches(self) -> dict[str, float]:
         """The records that match by words or by another scorer, with their combined scores."""
-        by_words, enough = self._by_words() if self._options.words else ({}, False)
-        self._matched = {uuid: ["words"] for uuid in by_words}
+        by_words = WordMatches()
+        if self._options.words:
+            by_words = WordSearch(self._index, self._query, self._options.k, self._may_show).matches()
+        for uuid, row in by_words.shown.items():
+            self._shown.setdefault(uuid, row)
+            self._matched[uuid] = ["words"]
         opinions = list(self._opinions())
         # Matches by words count as soon as anything justifies an answer, even if only another scorer does.
-        self._weak = not enough and not any(vouches for _, _, vouches in opinions)
+        self._weak = not by_words.enough and not any(opinion.vouches for opinion in opinions)
         if self._weak and not self._options.weak:
             return {}
-        return ranking.fused([(1.0, by_words), *((weight, scores) for weight, scores, _ in opinions)])
+        weighted = [(opinion.weight, opinion.scores) for opinion in opinions]
+        return ranking.fused([(1.0, by_words.scores), *weighted])
 
-    def _opinions(self) -> Iterator[tuple[float, dict[str, float], bool]]:
+    def _opinions(self) -> Iterator[_Opinion]:
         for scorer in self._options.scorers:
             scores = scorer.scores(self._index, self._text)
             best: dict[str, Row] = {}
@@ -193,90 +203,16 @@ class Search:
                 if row.uuid not in best or scores[row.piece] > scores[best[row.uuid].piece]:
                     best[row.uuid] = row
             for uuid, row in best.items():
+                # Where another way of searching shows another piece, this scorer has no say about where to look in it.
                 if self._shown.setdefault(uuid, row).piece == row.piece and uuid not in self._matched:
                     self._found_by[uuid] = scorer
                 self._matched.setdefault(uuid, []).append(scorer.name)
-            by_meaning = {uuid: scores[row.piece] for uuid, row in best.items()}
-            yield scorer.weight, by_meaning, any(score >= scorer.enough for score in by_meaning.values())
-
-    def _by_words(self) -> tuple[dict[str, float], bool]:
-        """The scores of the records that contain any of the words, and whether the best match enough of the query."""
-        postings, weights = self._features()
-        held = ranking.holding(postings)
-        best = ranking.strongest(held, weights, CANDIDATES)
-        rows = self._index.around(best, len(ranking.NEIGHBOUR_CREDIT), held.keys())
-        strengths_of, shown = self._records(rows, held, weights)
-        held_around = ranking.spread(strengths_of)
-        feature_count = len(self._query.features)
-        scores: dict[RecordPlace, float] = {}
-        for place, row in shown.items():
-            # The bits behind those of the features are the labels: the speakers and days that the query names.
-            named = ranking.worth(held.get(row.piece, 0) >> feature_count, weights[feature_count:])
-            scores[place] = sum(held_around[place].values()) + named
-        fit = sorted(scores, key=lambda place: -scores[place])
-        # The words of a question occur around its answer; a statement must match the record itself.
-        holds = held_around if self._query.asks else strengths_of
-        shares = (ranking.share(holds[place], weights[:feature_count]) for place in fit[: self._options.k])
-        enough = max(shares, default=0.0) >= self._query.enough(self._index.count())
-        fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
-        for place in fit:
-            self._shown.setdefault(shown[place].uuid, shown[place])
-        return {shown[place].uuid: scores[place] for place in fit}, enough
-
-    def _records(
-        self, rows: Sequence[Row], held: Mapping[int, int], weights: Sequence[float]
-    ) -> tuple[dict[RecordPlace, Strengths], dict[RecordPlace, Row]]:
-        """The strengths of each record's best piece, and the piece to show for it."""
-        feature_bits = (1 << len(self._query.features)) - 1
-        sizes = [row.size for row in rows if row.piece in held]
-        usual = sum(sizes) / max(1, len(sizes))
-        best: dict[RecordPlace, tuple[float, Row]] = {}
-        shown: dict[RecordPlace, tuple[float, Row]] = {}
-        for row in rows:
-            bits = held.get(row.piece, 0) & feature_bits
-            scored_row = ranking.worth(bits, weights) * ranking.for_length(row.size, usual), row
-            if row.place not in best or scored_row[0] > best[row.place][0]:
-                best[row.place] = scored_row
-            better = row.place not in shown or scored_row[0] > shown[row.place][0]
-            if bits and better and self._may_show(row):
-                shown[row.place] = scored_row
-        strengths_of = {}
-        for rank, (_, row) in enumerate(sorted(best.values(), key=lambda scored: -scored[0])):
-            bits = held.get(row.piece, 0) & feature_bits
-            if row.size > ranking.STRETCH and rank < PROXIMITY_CHECKS_PER_HIT * self._options.k:
-                bits = features_close_together(self._index.text(row.piece), self._query.features, bits)
-            strengths_of[row.place] = ranking.strengths(bits, weights, ranking.for_length(row.size, usual))
-        return strengths_of, {place: row for place, (_, row) in shown.items()}
+            of_records = {uuid: scores[row.piece] for uuid, row in best.items()}
+            vouches = any(score >= scorer.enough for score in of_records.values())
+            yield _Opinion(scorer.weight, of_records, vouches)
 
     def _may_show(self, row: Row) -> bool:
         return row.kind in self._options.kinds and row.uuid not in self._options.left_out
-
-    def _features(self) -> tuple[list[Sequence[int]], list[float]]:
-        """The pieces that contain each feature or label, and their weights; those that are too common weigh nothing."""
-        total = self._index.count()
-        lower, upper = TOO_COMMON
-        common = min(upper, max(lower, total // 5))
-        postings: list[Sequence[int]] = []
-        for feature in self._query.features:
-            pieces = self._index.postings(ranking.phrase(feature), common + 1)
-            if not pieces and len(feature) > 3:
-                pieces = self._index.postings(ranking.phrase(feature, open_end=True), common + 1)
-            postings.append(pieces)
-        telling = any(len(pieces) <= common for pieces in postings)
-        weights = []
-        for feature, held_by in zip(self._query.features, postings, strict=True):
-            too_common = telling and len(held_by) > common
-            only_a_date = not held_by and feature in self._query.dates
-            is_ignored = too_common or only_a_date
-            weights.append(0.0 if is_ignored else ranking.rarity(len(held_by), total))
-        for label in (*self._query.features, *self._query.days):
-            pieces = self._index.postings(f"labels : {ranking.phrase(label)}", common + 1)
-            is_day = len(postings) >= 2 * len(self._query.features)
-            is_telling = 0 < len(pieces) <= common
-            postings.append(pieces)
-            counts = ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
-            weights.append(counts if is_telling else 0.0)
-        return [pieces if weight else () for pieces, weight in zip(postings, weights, strict=True)], weights
 
     # -- results ---------------------------------------------------------------------------
 
