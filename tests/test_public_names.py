@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import sevenfold
-from sevenfold.agent.assembly import AgentOptions
+from sevenfold.agent.options import AgentOptions
 from sevenfold.session.factory import Options
 
 

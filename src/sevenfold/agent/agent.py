@@ -20,10 +20,11 @@ from msgspec.structs import replace
 
 from sevenfold.agent import interrupt
 from sevenfold.agent.agent_events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
-from sevenfold.agent.assembly import AgentOptions, Assembly
+from sevenfold.agent.assembly import Assembly
 from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.loop import Loop
+from sevenfold.agent.options import AgentOptions
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.submitted import SubmitOptions, SubmittedRun, submit
 from sevenfold.agent.team.team import MapProgress, Team

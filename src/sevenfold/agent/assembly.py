@@ -1,14 +1,18 @@
-"""The options of an agent, and its parts: session, tools, permissions, prompt, slots, executor and loop."""
+"""Assembles an agent from its parts: session, tools, permissions, prompt, slots, executor and loop.
+
+The parts are created in the order in which they need one another, and the conversation is in the middle: the prompt and
+the tools go into it, while checkpoints, executor and loop work on it.
+"""
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -16,11 +20,12 @@ from msgspec.structs import replace
 from sevenfold.agent import slots
 from sevenfold.agent.agent_events import Notice, Reporter
 from sevenfold.agent.checkpoints import Checkpoints, MirroredFolder
-from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
+from sevenfold.agent.executor import AgentHooks, Callbacks, Executor, refuse
 from sevenfold.agent.home import AgentHome
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, RunLimits
 from sevenfold.agent.mentions import Mentions, MentionTool
+from sevenfold.agent.options import AgentOptions, answer_tokens, effort_and_thinking
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt
@@ -30,7 +35,7 @@ from sevenfold.agent.team.descent import SubSettings, one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
-from sevenfold.agent.tools.context import Abort, AskUser, Context, Desk
+from sevenfold.agent.tools.context import Abort, Context, Desk
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.session_tools import MemoryTool
@@ -38,17 +43,14 @@ from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
-from sevenfold.conversation.controls import ThinkingChoice, answer_limit, control_fields
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
-from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, TranscriptError
-from sevenfold.events import Listener
 from sevenfold.layers.remember.layer import READS, memory_commands
-from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store, StoredText
+from sevenfold.ports import AsyncClient, Client, StoredText
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.providers.registry import profile_through, provider_for
@@ -56,7 +58,6 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import OpenOptions, Options, SessionParts
-from sevenfold.settings import Settings, Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.lineage import AGENT_VARIABLE, AGENTS, started_by_agent
@@ -65,7 +66,7 @@ from sevenfold.stores.trust import Trust, user_folder
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.deferred import Deferral
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
-    from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
+    from sevenfold.agent.team.definitions import AgentCatalog
     from sevenfold.agent.team.descent import Descent
     from sevenfold.conversation.hooks import HookInput, HookOutcome
 
@@ -73,73 +74,6 @@ FORK_ROOM = 8_000
 """The most characters of one tool result in a fork that only reads."""
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one in this many parts of the effective window."""
-
-
-class AgentOptions(TypedDict, total=False):
-    """The options of an agent, except its model."""
-
-    tools: Iterable[Any] | None
-    """Functions and tools; None: the standard tools."""
-    name: str | None
-    """The name under which the session is stored, so it can be resumed; None: it is not stored."""
-    branch: str | None
-    """The name of a fork of that session to work in, new or existing; None: the session itself."""
-    folder: str | Path
-    """The workspace."""
-    roots: Sequence[str | Path]
-    """Further folders that count as the workspace."""
-    mode: Mode
-    """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; default: the saved mode of the session, or ``ask``."""
-    rules: Mapping[str, Sequence[str]] | None
-    """Permission rules under ``allow``, ``ask`` and ``deny``."""
-    consent: ConsentFunction | None
-    """Asks the user for permission; None: anything that needs consent is refused."""
-    ask: AskUser | None
-    """Passes the model's questions to the user."""
-    hooks: Any
-    """`Hooks`, or `AsyncHooks` for an `AsyncAgent`."""
-    mentions: bool
-    """Whether to attach the files a prompt mentions as ``@path``; off by default."""
-    agents: bool | Mapping[str, AgentDefinition]
-    """Whether it may start sub-agents, of built-in types and types in files; a mapping adds types; off by default."""
-    store: Store | Path | str | None
-    """Where named sessions are stored: a folder, a URL, or a `Store`; None: in the user's home."""
-    mcp: Any
-    """MCP servers whose tools it may use: a mapping from names to configurations, or a `McpServers`."""
-    max_turns: int | None
-    """Limit on requests in one run."""
-    max_usd: float | None
-    """Limit in dollars for the whole session."""
-    max_output_tokens: int | None
-    """Limit on the tokens the model writes in one run."""
-    max_tokens: int
-    """Limit on the tokens of one answer."""
-    client: Any
-    """A client of an official SDK, or one of ours; default: chosen from the environment."""
-    system: str | SystemPrompt | None
-    """A system prompt that replaces the standard one."""
-    guidance: str | None
-    """Additional guidance for the model, added to the standard prompt."""
-    settings: Mapping[str, object] | Source | None
-    """Settings that override files and environment, or a source of all settings."""
-    listen: Iterable[Listener]
-    """Functions called with every event of the engine; they can veto proposals."""
-    layers: Sequence[Layer | str]
-    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`, and
-    those for lasting memory if it remembers (`REMEMBERING`). Sub-agents have them too."""
-    checkpoints: bool
-    """Whether to save files before the agent changes them, so they can be restored; off by default."""
-    memory: bool | Literal["tool"]
-    """Remember lasting facts across sessions; on for named sessions. ``tool``: also give the model a memory tool."""
-    effort: str | None
-    """How much effort the model puts into its answers; None: the settings, or the model's default."""
-    thinking: Mapping[str, Any] | ThinkingChoice | None
-    """``shown``, ``hidden`` or ``off``, or the request field of that name; None: the settings decide."""
-    source: Literal["main", "sdk"]
-    """On whose behalf requests are made: a user at a terminal, or a program."""
-    clock: Clock | None
-    ids: Ids | None
-    """Generates record ids; random by default, so only reproducible runs need to set it."""
 
 
 class Assembly:
@@ -178,6 +112,7 @@ class Assembly:
         self.reporter = Reporter()
         self.has_user = not started_by_agent()
         """Whether a user speaks to it; False in a process that another agent started."""
+        # Marks this process, so that what the agent starts can tell that no user started it.
         self._unmark = weakref.finalize(self, AGENTS.add())
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
@@ -191,6 +126,7 @@ class Assembly:
             self.servers = self._connect_servers()
             self._assemble()
         except BaseException:
+            # A sub-agent uses the servers of its parent.
             if self.servers is not None and self.descent is None:
                 self.servers.close()
             self.store.log.close()
@@ -244,6 +180,7 @@ class Assembly:
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.home.scratch)
+        # A fork that is resumed has a state of its own, which its parent's must not replace.
         starts_fresh = self.home.saved is None or _is_unwritten(self.home.saved)
         self.state = AgentState(self)
         if self.descent is not None and self.descent.fork and starts_fresh:
@@ -254,6 +191,8 @@ class Assembly:
         self.fit = Fit.of(window_for(self.profile, self.store.settings.current()))
         self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
         self.box = self._toolbox()
+        # The prompt says what is left of the limits, which the loop counts. The loop needs the conversation, and the
+        # conversation the prompt, so the loop comes last, and until then everything is left.
         self._loop: Loop | None = None
         self.prompt = AgentPrompt(self, lambda: (limits, self._loop.remaining if self._loop else limits))
         self.conversation: Conversation = self._conversation()
@@ -276,6 +215,7 @@ class Assembly:
         """Whether the SessionStart (or SubagentStart) hooks have fired."""
         self._announced_files: tuple[LoadedFile, ...] = ()
         self._reported_problem = ""
+        # In a resumed session too, a file that is read again and still in view unchanged need not be sent again.
         for file in self.state.recent.files.values():
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
@@ -348,11 +288,11 @@ class Assembly:
         from sevenfold.agent.mcp.deferred import Deferral
 
         settings = self.store.settings.current()
-        most = window_for(self.profile, settings).context * settings.mcp_tools_share
+        max_tokens = window_for(self.profile, settings).context * settings.mcp_tools_share
         by_provider = settings.mcp_search == "provider" or (
             settings.mcp_search == "auto" and factory.reaches_provider(self.client, self.profile)
         )
-        return Deferral(most, self.profile.tool_search if by_provider else "")
+        return Deferral(max_tokens, self.profile.tool_search if by_provider else "")
 
     def _server_updater(self) -> McpUpdater | None:
         """The updater that keeps the agent's tools and prompt in sync with its MCP servers; None without servers."""
@@ -378,9 +318,11 @@ class Assembly:
         return bool(self.options.get("memory", usual))
 
     def _conversation(self) -> Conversation:
-        options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
+        options = self.options
+        own_prompt = options.get("system")
+        kinds = self.box.kinds()
         chosen: Options = {
-            "system": self.prompt.compute() if own is None else own,
+            "system": self.prompt.compute() if own_prompt is None else own_prompt,
             "tools": [factory.Tool(schema, kinds[schema["name"]]) for schema in self.box.schemas()],
             "listen": options.get("listen", ()),
             "clock": self.clock,
@@ -388,8 +330,9 @@ class Assembly:
             "memory": self.remembers,
         }
         settings = self.store.settings.current()
-        chosen["max_tokens"] = answer = self._answer_limit(settings)
-        chosen["fields"] = self._control_fields(settings, answer)
+        answer = answer_tokens(options, self.profile, settings, self.fit)
+        chosen["max_tokens"] = answer
+        chosen["fields"] = effort_and_thinking(options, self.profile, settings, answer)
         if (ids := options.get("ids")) is not None:
             chosen["ids"] = ids
         if (layers := options.get("layers")) is not None:
@@ -400,29 +343,6 @@ class Assembly:
         conversation = factory.conversation(self.store, self.model, chosen, self.profile, frame)
         conversation.ask_for_diagnoses(factory.reaches_provider(self.client, conversation.profile))
         return conversation
-
-    def _answer_limit(self, settings: Settings) -> int:
-        """The most tokens of one answer: what the caller or the settings say, or as many as the model can write."""
-        max_tokens = self.options.get("max_tokens")
-        if max_tokens is not None:
-            return max_tokens
-        model_limit = answer_limit(self.profile, window_for(self.profile, settings))
-        if settings.answer_tokens is None:
-            return model_limit if self.fit.answer is None else min(model_limit, self.fit.answer)
-        return min(settings.answer_tokens, self.profile.max_output)
-
-    def _control_fields(self, settings: Settings, answer: int) -> dict[str, Any]:
-        """The request fields for effort and thinking.
-
-        What the caller gives must suit the model. A setting holds for all models, so it is left out where it does not.
-        """
-        thinking = self.options.get("thinking")
-        thinking_choice = thinking if isinstance(thinking, str) else None
-        fields = control_fields(self.profile, self.options.get("effort"), thinking_choice, answer)
-        for effort, choice in ((settings.effort, None), (None, settings.thinking)):
-            with suppress(InputError):
-                fields = {**control_fields(self.profile, effort, choice, answer), **fields}
-        return fields
 
     def _checkpoints(self) -> Checkpoints | None:
         if not self.options.get("checkpoints") or not self.store.settings.current().checkpoints:
@@ -475,13 +395,16 @@ class Assembly:
 
     def _run_read_only(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out a fork's calls with reading tools only, without asking the user or recording what was read."""
+        # A desk of its own, so that the fork cannot change the agent's working directory.
         desk = Desk(self.workspace)
         desk.restore(self.state.desk.state())
         context = replace(
             self.executor.context,
             desk=desk,
             abort=Abort(),
-            unchanged=lambda path, version: None,
+            unchanged=lambda path, version: (
+                None
+            ),  # the fork is given content, not a reference to an earlier call
             room=min(self.fit.room, FORK_ROOM),
         )
         permissions = self.state.grants.now

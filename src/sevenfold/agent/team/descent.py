@@ -34,8 +34,9 @@ from sevenfold.stores.folder import read_regular
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
-    from sevenfold.agent.assembly import AgentOptions, Assembly
+    from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.executor import Asked, Consented, ConsentFunction
+    from sevenfold.agent.options import AgentOptions
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry

@@ -76,8 +76,8 @@ from sevenfold.stores.trust import Trust, brings, user_folder
 if TYPE_CHECKING:
     import argparse
 
-    from sevenfold.agent.assembly import AgentOptions
     from sevenfold.agent.mcp.servers import McpServers
+    from sevenfold.agent.options import AgentOptions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.screen import Screen
