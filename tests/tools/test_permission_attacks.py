@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sevenfold.agent.permissions.engine import PermissionDecision, Permissions
+from sevenfold.agent.permissions.hidden_commands import possible_commands
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
-from sevenfold.agent.permissions.shell import parse, possible_commands
+from sevenfold.agent.permissions.shell import parse
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.shell import ShellTool
 from tests.tools.handling import Hands, context_in

@@ -25,8 +25,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from sevenfold.agent.permissions.known_programs import is_read_only
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.permissions.shell import is_read_only, parse
+from sevenfold.agent.permissions.shell import parse
 from sevenfold.errors import Refused, TranscriptError
 from sevenfold.stores.files import private_folder, private_opener
 from sevenfold.stores.mirror import Mirror

@@ -17,8 +17,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions import shell
+from sevenfold.agent.permissions.known_programs import tables
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.permissions.shell import parse
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.record.known_secrets import KnownSecrets, parse_dotenv
 from sevenfold.record.redact import find, mask
@@ -107,8 +108,8 @@ def with_secrets(request: PermissionRequest) -> PermissionRequest:
 
 def _shows_files(command: str) -> bool:
     """Whether a line plainly shows the files it names."""
-    line = shell.parse(command)
-    shows_files = shell.tables().show_files
+    line = parse(command)
+    shows_files = tables().show_files
     return any(simple.words and simple.words[0] in shows_files for simple in line.commands)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.permissions.shell import SimpleCommand, names, tables
+from sevenfold.agent.permissions.known_programs import tables, word_set
+from sevenfold.agent.permissions.shell import SimpleCommand
 
 _VERSION = re.compile(r"[0-9.-]+t?\Z")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\s*(?:\?|\+|::?:?|!)?=")
@@ -74,7 +75,7 @@ class Dangers(Struct, frozen=True, forbid_unknown_fields=True):
 
     def _begins(self, words: Sequence[str]) -> bool:
         """Whether an option before the subcommand, or the subcommand itself, is one of ``first``."""
-        first = names(self.first)
+        first = word_set(self.first)
         for word in words:
             name = word.partition("=")[0]
             letters = name[:2] if name.startswith("-") and not name.startswith("--") else name
@@ -86,11 +87,11 @@ class Dangers(Struct, frozen=True, forbid_unknown_fields=True):
 
     def _is_dangerous(self, word: str) -> bool:
         name = word.partition("=")[0]
-        if name in names(self.single):
+        if name in word_set(self.single):
             return True
         if word.startswith("--"):
             # Programs accept the beginning of an option for the whole.
-            if name != "--" and any(option.startswith(name) for option in names(self.long)):
+            if name != "--" and any(option.startswith(name) for option in word_set(self.long)):
                 return True
         elif word.startswith("-") and set(self.short) & set(name):
             return True

@@ -27,9 +27,10 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions import shell
+from sevenfold.agent.permissions.hidden_commands import hidden_part, is_known, possible_commands
+from sevenfold.agent.permissions.known_programs import is_read_only, tables
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
-from sevenfold.agent.permissions.shell import ShellLine, SimpleCommand
+from sevenfold.agent.permissions.shell import ShellLine, SimpleCommand, parse, unquoted
 from sevenfold.errors import InputError
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
@@ -73,7 +74,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
         """Decide whether to allow the request, deny it, or ask the user."""
-        line = shell.parse(request.subject) if request.action == "run" else None
+        line = parse(request.subject) if request.action == "run" else None
         if rule := self._first_match(self.rules.deny, request, line):
             return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
@@ -165,7 +166,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """Return the first rule that matches any part of the request, including the files that a command names."""
         requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
-        runs = tuple(shell.possible_commands(line)) if line and rules else ()
+        runs = tuple(possible_commands(line)) if line and rules else ()
         for rule in rules:
             if any(rule.touches(part, self, runs) for part in requests):
                 return rule
@@ -207,26 +208,26 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return False
         if request.outside or request.hides_files:
             return False
-        if words[0] in shell.tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
+        if words[0] in tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
             # A command that walks through folders may reach a file that must not be read.
             return False
-        return shell.is_read_only(words)
+        return is_read_only(words)
 
     def _hidden(self, request: PermissionRequest, line: ShellLine) -> str:
         """Return what a line hides of what it does, if any rules depend on that; empty if it hides nothing."""
         if request.hides_files and (self.rules.deny or self.rules.ask):
             return "which files it uses"
-        hidden = shell.hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
+        hidden = hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
         return hidden or next(self._named(request, line), "")
 
     def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
         """Yield a text for each rule whose subject an unknown program has in its words and might act on."""
-        unknown = [command for command in line.commands if not shell.is_known(command)]
+        unknown = [command for command in line.commands if not is_known(command)]
         if not line.plain or any(command.piped_in for command in unknown):
             text = request.subject
         else:
             text = "\n".join(command.text for command in unknown)
-        text = f"{text}\n{shell.unquoted(text)}"
+        text = f"{text}\n{unquoted(text)}"
         for rule in (*self.rules.deny, *self.rules.ask):
             if rule.is_named_in(text):
                 yield f"whether the rule {rule} applies"
@@ -263,7 +264,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
             case "write":
                 return self._writing(request)
             case "run":
-                return self._running(request, line or shell.parse(request.subject))
+                return self._running(request, line or parse(request.subject))
             case _:
                 if self.mode == "autonomous":
                     return PermissionDecision("allow", "This needs no approval in this mode.")
@@ -331,7 +332,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
 def _is_guarded(name: str) -> bool:
     hidden = name[0] == "." and "/" not in name
-    return name in shell.tables().guarded or (hidden and name not in shell.tables().plain_hidden)
+    return name in tables().guarded or (hidden and name not in tables().plain_hidden)
 
 
 def _changes_folder(line: ShellLine) -> bool:

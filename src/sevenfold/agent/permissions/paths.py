@@ -16,26 +16,31 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from sevenfold.agent.permissions.known_programs import tables, word_set
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.permissions.shell import ShellLine, names, parse, tables, unquoted
+from sevenfold.agent.permissions.shell import ShellLine, parse, unquoted
 from sevenfold.stores.files import real_path
 
-_EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SEPARATOR = re.compile(r"[=:,@{}]|[\"'(](?=\.\.|[/~])")
 """Before and after it may be a path; a quote or a bracket only counts where a path that leads out seems to begin."""
 _PATTERN = re.compile(r"[*?\[]")
-_WEB = re.compile(r"(?:https?|wss?|ssh|git):\Z")
+_SCHEME = re.compile(r"(?:https?|wss?|ssh|git):\Z")
 _HOOKS_PATH = re.compile(r'^\s*hookspath\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
-_TARGET = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
-_ENTERS = names("cd pushd")
-_MOVES = _ENTERS | names("popd builtin command eval")
+_REDIRECTED = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
+_ENTERS = word_set("cd pushd")
+_MOVES = _ENTERS | word_set("popd builtin command eval")
 """Commands that may change the working directory of later commands."""
-_MOST_FOLDERS = 8
-_MOST_PIECES = 32
-_MOST_NAMES = 10_000
-_MOST_LOOKS = 20_000
-"""How many paths are checked for one line, so that no line takes long."""
-_LONGEST = 4_096
+# Limits for one line, so that no line takes long to check. Beyond them, `NamedFiles.unseen` or `outside` tells.
+_MAX_FOLDERS = 8
+_MAX_PARTS = 32
+"""Separators in one word."""
+_MAX_ENTRIES = 10_000
+"""Files of one folder that are compared with a pattern."""
+_MAX_CHECKS = 20_000
+"""Paths that are looked up."""
+_MAX_WORD = 4_096
+"""Characters of one word."""
 
 
 class NamedFiles(Struct, frozen=True):
@@ -51,40 +56,43 @@ class NamedFiles(Struct, frozen=True):
     """True if there may be more: it names too many, or changes to unknown folders."""
 
 
-class _Looks:
-    """Resolves paths, up to a maximum number."""
+class _PathChecks:
+    """Looks up paths, up to a maximum number."""
 
     def __init__(self) -> None:
-        self.left = _MOST_LOOKS
+        self.remaining = _MAX_CHECKS
 
     def real(self, path: str, folders: list[str]) -> list[str]:
         """Resolve a path relative to each folder; empty once the maximum is reached."""
-        self.left -= len(folders)
+        self.remaining -= len(folders)
+        if self.remaining <= 0:
+            return []
         try:
-            return [os.path.realpath(_from(folder, path)) for folder in folders] if self.left > 0 else []
-        except ValueError:
+            return [os.path.realpath(_absolute(path, folder)) for folder in folders]
+        except ValueError:  # a NUL in the path
             return []
 
     def existing(self, path: str, folders: list[str]) -> Iterator[str]:
         """Yield the existing files that a path or pattern matches, as named and with links resolved."""
-        for folder in folders if self.left > 0 else ():
-            full_path = _from(folder, path)
-            parent, _, name = full_path.rpartition("/")
-            if _PATTERN.search(name) and not _PATTERN.search(parent):
-                matching = [f"{parent}/{file}" for file in self._entries(parent) if fnmatchcase(file, name)]
-            else:
-                self.left -= 1
-                matching = [full_path] if _exists(full_path) else []
-            for file in matching:
+        for folder in folders if self.remaining > 0 else ():
+            for file in self._matching(_absolute(path, folder)):
                 yield os.path.normpath(file)
                 yield from self.real(file, [folder])
 
+    def _matching(self, path: str) -> list[str]:
+        parent, _, name = path.rpartition("/")
+        if _PATTERN.search(name) and not _PATTERN.search(parent):
+            return [f"{parent}/{entry}" for entry in self._entries(parent) if fnmatchcase(entry, name)]
+        self.remaining -= 1
+        return [path] if _exists(path) else []
+
     def _entries(self, folder: str) -> list[str]:
         try:
-            names = [entry.name for entry in islice(Path(folder or "/").iterdir(), _MOST_NAMES)]
+            names = [entry.name for entry in islice(Path(folder or "/").iterdir(), _MAX_ENTRIES)]
         except (OSError, ValueError):
             return []
-        self.left -= len(names) if len(names) < _MOST_NAMES else _MOST_LOOKS
+        # A folder with more entries than are compared may hide a match, so it ends the search: more may be named.
+        self.remaining -= len(names) if len(names) < _MAX_ENTRIES else _MAX_CHECKS
         return names
 
 
@@ -93,30 +101,33 @@ def named_files(
 ) -> NamedFiles:
     """Find the files that a command line run in ``cwd`` names; ``inside`` tells which paths are in the workspace."""
     line = parse(command)
-    looks = _Looks()
-    folders, complete = _folders(line, cwd, looks)
+    checks = _PathChecks()
+    folders, complete = _working_folders(line, cwd, checks)
+    environ = {**environ, "PWD": cwd}
     words: dict[str, None] = {}
     for simple in line.commands:
         words |= dict.fromkeys((*simple.words, *simple.reads, *simple.writes))
-    environ = {**environ, "PWD": cwd}
-    outside = []
-    existing = []
+    outside: list[str] = []
+    existing: dict[str, None] = {}
     for word in words:
-        pieces = [] if _is_long(word) else _pieces(_expanded(word, environ))
-        files = [*chain.from_iterable(looks.existing(path, folders) for path in pieces)]
-        existing += files
-        leads = chain.from_iterable(looks.real(path, folders) for path in pieces)
-        if not pieces or not all(map(inside, leads)) or not all(map(inside, files)):
+        if not _is_checkable(word):
             outside.append(word)
-    written: dict[str, None] = {}
-    for word in _targets(line, command):
-        for path in _pieces(_expanded(word, environ)):
-            written |= dict.fromkeys(looks.real(path, folders))
+            continue
+        paths = _possible_paths(_expanded(word, environ))
+        files = [*chain.from_iterable(checks.existing(path, folders) for path in paths)]
+        targets = chain.from_iterable(checks.real(path, folders) for path in paths)
+        existing |= dict.fromkeys(files)
+        if not paths or not all(map(inside, targets)) or not all(map(inside, files)):
+            outside.append(word)
+    writes: dict[str, None] = {}
+    for word in _words_of_written_files(line, command):
+        for path in _possible_paths(_expanded(word, environ)):
+            writes |= dict.fromkeys(checks.real(path, folders))
     return NamedFiles(
-        tuple(outside),
-        tuple(dict.fromkeys(existing)),
-        tuple(written),
-        unseen=looks.left <= 0 or not complete,
+        outside=tuple(outside),
+        paths=tuple(existing),
+        writes=tuple(writes),
+        unseen=checks.remaining <= 0 or not complete,
     )
 
 
@@ -158,68 +169,77 @@ def hook_folders(workspace: Path) -> list[Path]:
     return [real_path(workspace / Path(_from_home(folder))) for folder in _HOOKS_PATH.findall(settings)]
 
 
-def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:
+def _working_folders(line: ShellLine, cwd: str, checks: _PathChecks) -> tuple[list[str], bool]:
     """Return the working directory and the folders that the line changes to, and whether the list is complete."""
     folders = [cwd]
     complete = True
+    # Where the last command of a plain line changes to does not matter: nothing comes after it.
     for command in line.commands[:-1] if line.plain else line.commands:
         words = command.words
+        # In a line that is not plain, a word before it may only seem to be the command: `if cd sub; then …`.
         while not line.plain and words and words[0] not in _MOVES:
             words = words[1:]
         if not words or words[0] not in _MOVES:
             continue
         named = [word for word in words[1:] if not word.startswith("-")]
-        complete = complete and words[0] in _ENTERS and command.literal and bool(named) and "-" not in words
-        if len(folders) + len(named) > _MOST_FOLDERS:
+        goes_back = "-" in words  # `cd -`: to a folder that only the shell knows
+        is_clear = words[0] in _ENTERS and command.literal and bool(named) and not goes_back
+        complete = complete and is_clear
+        if len(folders) + len(named) > _MAX_FOLDERS:
             return folders, False
         # Relative to the folder before this command, whatever the command's other words name.
         current = folders[-1:]
         for word in named:
-            folders += looks.real(word, current)
+            folders += checks.real(word, current)
     return folders, complete
 
 
-def _targets(line: ShellLine, command: str) -> Iterator[str]:
+def _words_of_written_files(line: ShellLine, command: str) -> Iterator[str]:
     """Yield the words that name files to which a line writes."""
     if not line.plain:
-        yield from map(unquoted, _TARGET.findall(command))
+        yield from map(unquoted, _REDIRECTED.findall(command))
     for simple in line.commands:
         yield from simple.writes
         if simple.words and simple.words[0] in tables().write_files:
             yield from simple.words[1:]
 
 
-def _is_long(word: str) -> bool:
-    """Whether a word is empty, or too long or complex to check every path in it."""
-    options = word.startswith("-") and not word.startswith("--") and len(word) > _MOST_PIECES
-    return not 0 < len(word) <= _LONGEST or options or len(_SEPARATOR.findall(word)) > _MOST_PIECES
+def _is_checkable(word: str) -> bool:
+    """Whether a word is short and simple enough to check every path in it; an empty one is not a path."""
+    # Each letter of a cluster of options may be the last one, with a path as its value behind it (see below).
+    is_long_cluster = word.startswith("-") and not word.startswith("--") and len(word) > _MAX_PARTS
+    if is_long_cluster or not 0 < len(word) <= _MAX_WORD:
+        return False
+    return len(_SEPARATOR.findall(word)) <= _MAX_PARTS
 
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
     """Return the word with known variables expanded."""
-    return _EXPANSION.sub(lambda found: environ.get(found[1] or found[2], found[0]), word)
+    return _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), word)
 
 
-def _pieces(word: str) -> list[str]:
+def _possible_paths(word: str) -> list[str]:
     """Return every part of a word that may be a path by itself."""
-    pieces = {word: None, _SEPARATOR.split(word, maxsplit=1)[0]: None}
-    for separator in islice(_SEPARATOR.finditer(word), _MOST_PIECES):
-        behind = word[separator.end() :]
-        if not (behind.startswith("//") and _WEB.search(word, 0, separator.end())):
-            pieces |= {behind: None, _SEPARATOR.split(behind, maxsplit=1)[0]: None}
+    parts = {word: None, _SEPARATOR.split(word, maxsplit=1)[0]: None}
+    for separator in islice(_SEPARATOR.finditer(word), _MAX_PARTS):
+        after = word[separator.end() :]
+        is_address = after.startswith("//") and _SCHEME.search(word, 0, separator.end())
+        if not is_address:
+            parts |= {after: None, _SEPARATOR.split(after, maxsplit=1)[0]: None}
     if word.startswith("-") and not word.startswith("--"):
-        pieces |= {word[start:]: None for start in range(2, min(len(word), _MOST_PIECES))}
-    return [_from_home(piece) for piece in pieces if piece]
+        # `-o/etc/x` and `-xo/etc/x`: the value of an option may follow its letter.
+        parts |= {word[start:]: None for start in range(2, min(len(word), _MAX_PARTS))}
+    return [_from_home(part) for part in parts if part]
 
 
 def _from_home(path: str) -> str:
     try:
         return str(Path(path).expanduser()) if path.startswith("~") else path
-    except RuntimeError:
+    except RuntimeError:  # there is no such user
         return path
 
 
-def _from(folder: str, path: str) -> str:
+def _absolute(path: str, folder: str) -> str:
     return path if path.startswith("/") else f"{folder}/{path}"
 
 

@@ -28,7 +28,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions import dangers, shell
+from sevenfold.agent.permissions import dangers, hidden_commands
+from sevenfold.agent.permissions.known_programs import is_read_only, tables
+from sevenfold.agent.permissions.shell import SimpleCommand, parse
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
 
@@ -159,7 +161,10 @@ class PermissionRule(Struct, frozen=True):
         return self._matches(request, scope, {request.subject}, broad=False)
 
     def touches(
-        self, request: PermissionRequest, scope: Permissions, runs: Iterable[shell.CommandText] = ()
+        self,
+        request: PermissionRequest,
+        scope: Permissions,
+        runs: Iterable[hidden_commands.CommandText] = (),
     ) -> bool:
         """Whether it matches any part or name of the request, broadly.
 
@@ -190,7 +195,7 @@ class PermissionRule(Struct, frozen=True):
         was_described = self.pattern.startswith(AS_IT_WAS) and self.concerns(request)
         return was_described and self.pattern.removeprefix(AS_IT_WAS) != request.identity
 
-    def allows_command(self, command: shell.SimpleCommand, outside: Collection[str] = ()) -> bool:
+    def allows_command(self, command: SimpleCommand, outside: Collection[str] = ()) -> bool:
         """Whether it matches this command; never true for one that sets variables or redirects output to files.
 
         A pattern with ``*`` never covers words that lead ``outside`` the workspace or may expand to anything. A pattern
@@ -201,7 +206,7 @@ class PermissionRule(Struct, frozen=True):
         if not self.pattern:
             return True
         if "*" not in self.pattern:
-            return not shell.obeys_input(command) and _same(command, self.pattern)
+            return not hidden_commands.obeys_input(command) and _same(command, self.pattern)
         ruled_words = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
         arguments = command.words[len(ruled_words) :]
         if " " in command.words[0] or not command.expands_only_patterns:
@@ -214,7 +219,7 @@ class PermissionRule(Struct, frozen=True):
             return command.words[: len(ruled_words)] == ruled_words
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
-    def _matches_within(self, run: shell.CommandText) -> bool:
+    def _matches_within(self, run: hidden_commands.CommandText) -> bool:
         """Whether it matches at one of the offsets where a command may start; each offset is tried once.
 
         In any case: where file names have none, `CURL` is curl.
@@ -234,7 +239,7 @@ class PermissionRule(Struct, frozen=True):
             # A match at a later offset is also a match at the first one: "*" covers everything in between.
             first = next((start for start in starts if text.startswith(beginning, start)), None)
             return first is not None and _star(pattern).fullmatch(text, first) is not None
-        commands = shell.parse(pattern).commands
+        commands = parse(pattern).commands
         whole = " ".join(chain.from_iterable(command.words for command in commands))
         return text.endswith(whole) and len(text) - len(whole) in starts
 
@@ -323,24 +328,29 @@ def unknown_rules(rules: PermissionRules, tool_names: Collection[str]) -> Iterat
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     """Suggest a rule for each command, or one for the exact line if its commands cannot be judged separately."""
     text = request.subject.strip()
-    line = shell.parse(request.subject)
-    if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
+    line = parse(request.subject)
+    if any(
+        map(
+            hidden_commands.is_interpreter if line.plain else hidden_commands.names_interpreter,
+            line.commands,
+        )
+    ):
         return ()
     piped_in = [command.words for command in line.commands if command.piped_in and command.words]
-    depends = not all(map(shell.is_read_only, piped_in))
+    depends = not all(map(is_read_only, piped_in))
     if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):
         return () if "*" in text or not text else (f"Shell({text})",)
     rules = [_for_command(command, request.outside) for command in line.commands if command.words]
     return tuple(dict.fromkeys(rules)) if all(rules) else ()
 
 
-def _for_command(command: shell.SimpleCommand, outside: tuple[str, ...]) -> str:
+def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
     """Suggest a rule for one command; empty if it contains ``*``, which would match more in a rule than in the line."""
     program, *arguments = command.words
     if command.literal and not command.reads:
         subcommand = arguments[:1]
         rule = PermissionRule("Shell", " ".join((program, *subcommand)) + ":*")
-        is_harmless = set(subcommand) & shell.tables().harmless.get(program, frozenset())
+        is_harmless = set(subcommand) & tables().harmless.get(program, frozenset())
         if is_harmless and rule.allows_command(command, outside):
             return str(rule)
     return "" if "*" in command.text else f"Shell({command.text})"
@@ -366,8 +376,8 @@ def _star(pattern: str) -> re.Pattern[str]:
     return re.compile(re.escape(first_part) + middle + last_part, re.DOTALL)
 
 
-def _same(command: shell.SimpleCommand, pattern: str) -> bool:
+def _same(command: SimpleCommand, pattern: str) -> bool:
     """Whether the pattern is the same command, apart from how it is written (quotes, spaces)."""
-    parsed = shell.parse(pattern)
+    parsed = parse(pattern)
     bare = [replace(simple, text="", piped_in=False) for simple in (command, *parsed.commands)]
     return parsed.plain and bare[1:] == bare[:1]
