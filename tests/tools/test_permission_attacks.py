@@ -10,6 +10,7 @@ import pytest
 
 from sevenfold.agent.permissions.engine import PermissionDecision, Permissions
 from sevenfold.agent.permissions.hidden_commands import possible_commands
+from sevenfold.agent.permissions.paths import command_request
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.permissions.shell import parse
 from sevenfold.agent.processes import LocalProcesses
@@ -534,6 +535,11 @@ def test_no_line_takes_long(workspace, word, expected):
     # Where each word was looked at with all that follow it, this would not end.
     rules = ["Shell(rm:*)", "Shell(env * rm)", "Shell(rm x)", "Read(.env)"]
     assert workspace.decide(word * 5_000 + "ls", deny=rules).verdict == expected
+
+
+def test_a_home_folder_that_no_user_can_have_is_asked_about_like_any_other(workspace):
+    request = command_request("cat ~\0x", lambda path: True, str(workspace.folder), {})
+    assert Permissions(workspace=str(workspace.folder), mode="ask").decide(request).verdict == "ask"
 
 
 # What is offered

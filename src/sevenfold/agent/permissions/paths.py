@@ -235,7 +235,7 @@ def _possible_paths(word: str) -> list[str]:
 def _from_home(path: str) -> str:
     try:
         return str(Path(path).expanduser()) if path.startswith("~") else path
-    except RuntimeError:  # there is no such user
+    except (RuntimeError, ValueError):  # there is no such user, or a NUL in the name
         return path
 
 
