@@ -1,6 +1,6 @@
 """Whatever a program does to its own list of messages: what is sent in its place is accepted, and nothing is undone.
 
-    python bench/rewrites.py [--count 20000] [--seed N]
+    python bench/rewrites.py [--count 20000] [--seed N] [--jobs 1]
 
 A program talks to a model below a follower that keeps its conversation in a window of 10,000 tokens, and rewrites its
 list between two questions: small changes (a result is cleared or shortened, a reminder is added or taken back, a text
@@ -12,19 +12,21 @@ its own). After each rewrite and the question behind it:
 - a small change has undone no compaction, rewound nothing, and is not on record as a compaction of the program's;
 - going back is on record as a rewind or as an undone compaction, and a summary as a compaction of the program's.
 
-Each session has forty rewrites, and its number is its seed: the same one repeats it. The provider's rules are those of
-the simulator, in this process; summaries are made by code.
+A session has forty rewrites and ends with its first problem; its number is its seed, and the same one repeats it. The
+provider's rules are those of the simulator, in this process; summaries are made by code.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -385,12 +387,20 @@ def play(seed: int, rewrites: int = REWRITES) -> Figures:
     return Figures(1, program.rewrites, program.requests, program.changed, our_compactions, problems)
 
 
-def search(count: int, seed: int, *, rewrites: int = REWRITES) -> Iterator[Figures]:
-    """Make at least so many rewrites, in sessions from ``seed`` on; gives the figures so far after each session."""
+def search(count: int, seed: int, jobs: int = 1) -> Iterator[Figures]:
+    """Make so many rewrites in sessions from ``seed`` on; gives the figures so far after each session."""
+    sessions = range(seed, seed + math.ceil(count / REWRITES))
     figures = Figures()
-    while figures.rewrites < count:
-        figures = figures.after(play(seed + figures.sessions, rewrites))
-        yield figures
+    with ProcessPoolExecutor(jobs) as pool:
+        for played in as_completed([pool.submit(play, session) for session in sessions]):
+            figures = figures.after(played.result())
+            yield figures
+
+
+def searched(count: int, seed: int, jobs: int = 1) -> Figures:
+    """The figures after so many rewrites."""
+    *_, figures = search(count, seed, jobs)
+    return figures
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -398,12 +408,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Random rewrites of a program's list of messages.")
     parser.add_argument("--count", type=int, default=COUNT, help="rewrites, default 20000")
     parser.add_argument("--seed", type=int, help="of the first session; by default a random one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, default 1")
     options = parser.parse_args(arguments)
     seed = random.randrange(10**9) if options.seed is None else options.seed
     started = perf_counter()
     shown = 0
     figures = Figures()
-    for figures in search(options.count, seed):
+    for figures in search(options.count, seed, options.jobs):
         if figures.rewrites >= shown + PROGRESS_EVERY:
             shown = figures.rewrites
             print(f"{figures}, after {perf_counter() - started:.0f} s", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -523,3 +524,35 @@ def test_results_that_only_the_request_for_a_summary_shows_are_on_record_and_its
     recorded = program.files()[0].read_bytes()
     assert recorded.count(b"berth 5521") == 1
     assert b"TEXT ONLY" not in recorded
+
+
+@pytest.mark.spec("S30.11")
+def test_a_message_that_comes_in_the_same_bytes_is_not_read_again_wherever_it_stands(
+    program: Program,
+) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Build the pier."}]
+    for number in range(6):
+        program.send(messages, text(f"Part {number} stands."))
+        messages += [
+            {"role": "assistant", "content": [text(f"Part {number} stands.")]},
+            {"role": "user", "content": f"And part {number + 1}?"},
+        ]
+    first = program.send(messages, text("It stands."))
+    again = program.send([*messages, {"role": "assistant", "content": [text("It stands.")]}])
+    assert len(first.blocks) == len(messages)
+    for number, blocks_before in enumerate(first.blocks):
+        assert again.blocks[number] is blocks_before
+    shortened = program.send(messages[4:])
+    for number, (block,) in enumerate(shortened.blocks):
+        (recorded,) = first.blocks[number + 4]
+        assert block.block is recorded.block
+        assert block.message == number
+
+
+@pytest.mark.spec("S30.11")
+def test_the_digest_of_a_request_on_record_is_that_of_the_programs_bytes(program: Program) -> None:
+    followed = program.send([{"role": "user", "content": "Build the pier."}], text("Gladly."))
+    log = followed.conversation.transcript.log
+    (request,) = [request for _, request in log.decisions(Relayed)]
+    assert request.sha256 == hashlib.sha256(followed.own).hexdigest()
+    assert request.size == len(followed.own)

@@ -8,6 +8,7 @@ messages: all its other fields keep their bytes and their order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -43,7 +44,7 @@ class ClientMessage(Struct, frozen=True):
     blocks: tuple[Block, ...]
 
 
-class ClientRequest(Struct, frozen=True):
+class ClientRequest(Struct, frozen=True, dict=True):
     """The body of a request, with its fields in the client's order and bytes."""
 
     api: Api
@@ -82,8 +83,13 @@ class ClientRequest(Struct, frozen=True):
                     tools += _listed(_object(item), "tools")
         return [unmarked(bytes(tool)) for tool in tools]
 
-    def raw_messages(self) -> list[bytes]:
+    def raw_messages(self) -> Sequence[bytes]:
         """The messages as the client wrote them; a plain text as input counts as one message."""
+        return self._raw_messages
+
+    @cached_property
+    def _raw_messages(self) -> Sequence[bytes]:
+        # Everybody who looks at a request asks for them, and a long conversation takes a millisecond to split.
         name = LIST_FIELDS[self.api]
         raw = bytes(self.fields.get(name, b"[]"))
         if raw.startswith(b'"'):

@@ -54,6 +54,10 @@ class SentBlock(Struct, frozen=True):
     """After a compaction: the record that it repeats; empty if it is new."""
 
 
+MessageBlocks = Sequence[Sequence[SentBlock]]
+"""The blocks of each message of a request."""
+
+
 class Alignment(Struct, frozen=True):
     """How a request relates to what is recorded."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sevenfold.doors.follower.alignment import KnownBlock, SentBlock, positions_of
+from sevenfold.doors.follower.alignment import KnownBlock, MessageBlocks, SentBlock, positions_of
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.rewriting import BlockChange, NotSent, ShownAs, rewritten
 from sevenfold.record.authorship import typed
@@ -13,9 +13,6 @@ from sevenfold.record.calls import original_id
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.wire.client_request import ClientRequest
-
-MessageBlocks = Sequence[Sequence[SentBlock]]
-"""The blocks of each message of a request."""
 
 
 def as_decided(
@@ -26,6 +23,8 @@ def as_decided(
     program_view: ProgramView,
 ) -> bytes | None:
     """The request as our layers decided; None if no decision concerns it."""
+    if not program_view.hidden and not any(map(_is_decided, view.items)):
+        return None
     blocks = [block for message in sent for block in message]
     records = [
         None if position is None else known[position].record for position in positions_of(known, blocks)
@@ -99,6 +98,11 @@ def _with_thinking(sent: Sequence[SentBlock], records: Sequence[str | None]) -> 
         if known[position] is None and is_thinking and in_same_answer:
             known[position] = known[position + 1]
     return known
+
+
+def _is_decided(item: Item) -> bool:
+    """Whether anything was decided about a record in view: one that is sent as it was said shares its blocks."""
+    return bool(item.hidden_by or item.said.stored) or item.shown is not item.said.blocks
 
 
 def _change(block: Block, item: Item) -> BlockChange | None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from sevenfold.conversation.gate import Gate
-from sevenfold.doors.follower.alignment import Alignment
+from sevenfold.doors.follower.alignment import Alignment, MessageBlocks
 from sevenfold.doors.follower.identity import CallIdentity, identify
 from sevenfold.doors.follower.recording import (
     Preceding,
@@ -67,8 +67,12 @@ class FollowedCall(Struct, frozen=True):
     alignment: Alignment | None
     """None if the request is not part of the conversation."""
     changes: RequestChanges
-    size: int
-    sha256: str
+    own: bytes
+    """The body as the program wrote it."""
+    preceding: Preceding | None = None
+    """What comes before the messages; None if the request is not part of the conversation."""
+    blocks: MessageBlocks = ()
+    """The blocks of each message, if the request is part of the conversation."""
     body: bytes | None = None
     """What to send in place of the program's own body; None to send that."""
     untouched: bytes | None = None
@@ -99,6 +103,8 @@ class ConversationFollower:
         self._gate = gate
         self._open: OrderedDict[str, RecordedConversation] = OrderedDict()
         """The open conversations by the names of their sessions, the one used last at the end."""
+        self._listed: set[str] = set()
+        """The sessions that the store had when a conversation was last looked for there, and those opened since."""
         self._under_way: Counter[str] = Counter()
         """How many requests of each conversation have no answer yet."""
         self.sessions: dict[str, int] = {}
@@ -108,19 +114,24 @@ class ConversationFollower:
         """Record what is new in a request; raises `MalformedRequest` if it cannot be read."""
         request = read_request(call.body, call.api)
         identity = identify(call.path, call.headers, request, self._secret)
-        digest = sha256(call.body).hexdigest()
         if identity.purpose != "turn":
             conversation = self._beside(identity, request)
             if identity.purpose == "compaction" and identity.session:
                 conversation.took_before_compaction(request)
-            return FollowedCall(
-                conversation, identity, request, None, RequestChanges(), len(call.body), digest
-            )
+            return FollowedCall(conversation, identity, request, None, RequestChanges(), call.body)
         conversation, comparison = self._conversation(identity, request)
         self._under_way[conversation.name] += 1
-        changes = conversation.took(comparison, preceding_of(call, request))
+        preceding = preceding_of(call, request)
+        changes = conversation.took(comparison, preceding)
         return FollowedCall(
-            conversation, identity, request, comparison.alignment, changes, len(call.body), digest
+            conversation,
+            identity,
+            request,
+            comparison.alignment,
+            changes,
+            call.body,
+            preceding,
+            comparison.listed.blocks,
         )
 
     def ended(self, call: FollowedCall, end: CallEnd) -> None:
@@ -138,8 +149,8 @@ class ConversationFollower:
                 status=end.status,
                 answer=answer.id if answer else "",
                 error=end.error,
-                size=call.size,
-                sha256=call.sha256,
+                size=len(call.own),
+                sha256=sha256(call.own).hexdigest(),
                 changes=call.changes.names,
                 changed_message=call.changes.message,
                 milliseconds=end.milliseconds,
@@ -194,12 +205,8 @@ class ConversationFollower:
                 and conversation.model == request.model
                 and not self._awaits_its_first_answer(conversation)
             ]
-        named: list[RecordedConversation] = []
-        for name in self._names(identity):
-            log_exists = name in self._open or name in self._recorded()
-            if log_exists:
-                named.append(self._opened(name))
-        return named
+        names = [name for name in self._names(identity) if name in self._open or name in self._listed]
+        return list(map(self._opened, names))
 
     def _awaits_its_first_answer(self, conversation: RecordedConversation) -> bool:
         """Whether a request that begins alike must be another conversation's: this one has nothing to continue yet."""
@@ -230,18 +237,18 @@ class ConversationFollower:
     def _names(self, identity: CallIdentity) -> list[str]:
         """The names of the sessions in which a named conversation may be recorded, as far as there are any."""
         base = _base_name(identity)
-        others = (name for name in (*self._open, *self._recorded()) if name.startswith(f"{base}~"))
+        if base not in self._open:
+            # A folder may have thousands of sessions: it is read when a conversation begins, not with each request.
+            self._listed = {info.name for info in self._store.sessions()}
+        others = (name for name in (*self._open, *self._listed) if name.startswith(f"{base}~"))
         return [base, *dict.fromkeys(others)]
 
     def _unused_name(self, identity: CallIdentity) -> str:
         if not identity.session:
             return self._ids.new()
         base = _base_name(identity)
-        taken = set(self._names(identity)) if base in self._open or base in self._recorded() else set()
-        return base if base not in taken else f"{base}~{self._ids.new()[:8]}"
-
-    def _recorded(self) -> set[str]:
-        return {info.name for info in self._store.sessions()}
+        is_taken = base in self._open or base in self._listed
+        return f"{base}~{self._ids.new()[:8]}" if is_taken else base
 
     def _opened(self, name: str) -> RecordedConversation:
         conversation = self._open.get(name)
@@ -257,6 +264,7 @@ class ConversationFollower:
             log = self._store.open(name)
         conversation = self._recorded_in(log, name)
         self._open[name] = conversation
+        self._listed.add(name)
         return conversation
 
     def _recorded_in(self, log: Log, name: str) -> RecordedConversation:

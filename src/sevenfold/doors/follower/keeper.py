@@ -19,7 +19,6 @@ from sevenfold.doors.follower.follower import (
     ClientCall,
     ConversationFollower,
     FollowedCall,
-    preceding_of,
 )
 from sevenfold.doors.follower.identity import CREDENTIALS
 from sevenfold.doors.follower.keeping import KeptConversation
@@ -141,9 +140,11 @@ class KeepingFollower(ConversationFollower):
         """Decide what is sent for a request that was taken in."""
         conversation = followed.conversation
         assert isinstance(conversation, KeptConversation)
-        preceding = preceding_of(call, followed.request)
+        assert followed.preceding is not None
         try:
-            bodies = conversation.bodies(followed.request, preceding, call.body, may_wait=may_wait)
+            bodies = conversation.bodies(
+                followed.request, followed.blocks, followed.preceding, call.body, may_wait=may_wait
+            )
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
             conversation.went_out_untouched(call.body)

@@ -20,9 +20,9 @@ from sevenfold.conversation.background import Threads
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.doors.follower.alignment import Alignment, SentBlock, without_compaction
+from sevenfold.doors.follower.alignment import Alignment, MessageBlocks, SentBlock, without_compaction
 from sevenfold.doors.follower.consent import AtHand, Consent
-from sevenfold.doors.follower.deciding import MessageBlocks, as_decided, without_thinking
+from sevenfold.doors.follower.deciding import as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
 from sevenfold.doors.follower.judging import MOST_DEARER, JudgedRequest, RequestJudge
 from sevenfold.doors.follower.kept_figures import KeptFigures
@@ -222,7 +222,13 @@ class KeptConversation(RecordedConversation):
             self._conversation.set_background_runner(self._threads)
 
     def bodies(
-        self, request: ClientRequest, preceding: Preceding, own: bytes, *, may_wait: bool = False
+        self,
+        request: ClientRequest,
+        sent: MessageBlocks,
+        preceding: Preceding,
+        own: bytes,
+        *,
+        may_wait: bool = False,
     ) -> Bodies:
         """What to send in place of this request, which was taken in, with the program's ``own`` body.
 
@@ -242,7 +248,6 @@ class KeptConversation(RecordedConversation):
             if self.transcript.view.boundary != before:
                 self._view_changed()
             conversation.sent_elsewhere(own_frame(preceding, conversation.profile.max_output, self._api))
-            sent = self._compared(request)
             untouched = self._untouched(request, sent) if self._acted else None
             if self._is_left_alone():
                 self._goes_out(own, own if untouched is None else untouched)
@@ -282,7 +287,9 @@ class KeptConversation(RecordedConversation):
     def shown_to_summarise(self, request: ClientRequest) -> bytes | None:
         """What to send in place of the program's own request for a summary, whose last words are not recorded."""
         with self._guard:
-            return None if self._is_left_alone() else self._rewritten(request, self._compared(request))
+            if self._is_left_alone():
+                return None
+            return self._rewritten(request, self.messages_of(request).blocks)
 
     def leave_alone(self) -> None:
         """Change nothing until the user says something else, and nothing ever again from the second time on.
@@ -426,14 +433,6 @@ class KeptConversation(RecordedConversation):
         if self._is_given_up or self._refusals >= MOST_REFUSALS:
             return True
         return bool(self._left_alone_at) and self._left_alone_at == self._newest_words()
-
-    def _compared(self, request: ClientRequest) -> list[list[SentBlock]]:
-        """The blocks of each message of a request."""
-        messages = (self.message_read(raw, request) for raw in request.raw_messages())
-        return [
-            [SentBlock(compared, number, role, block) for role, block, compared in message.parts]
-            for number, message in enumerate(messages)
-        ]
 
     def _rewritten(self, request: ClientRequest, sent: MessageBlocks) -> bytes | None:
         """The request as our layers decided; None if no decision concerns it."""

@@ -8,7 +8,6 @@ with a token. A request never decides where it goes: neither its target, nor its
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Mapping
 from itertools import chain
 
@@ -25,10 +24,6 @@ ELSEWHERE = frozenset(
 )
 """Fields with which a body asks some servers to send it to another one."""
 NESTED = ("extra_body", "litellm_params")
-_IN_THE_NAMES = (b"_url", b"api_base", b"_endpoint")
-"""At least one of these is in each of the names. Looking for them is three times as fast as a pattern with all names,
-and the program waits for it."""
-_LETTER_AS_CODE = re.compile(rb"\\u00[2-7]")
 _fields = msgspec.json.Decoder(Fields)
 
 
@@ -91,10 +86,8 @@ class Guard(Struct, frozen=True):
 
 def names_another_server(body: bytes) -> str:
     """The field with which a body asks to be sent elsewhere; empty if there is none."""
-    suspicious = any(part in body for part in _IN_THE_NAMES) or _LETTER_AS_CODE.search(body) is not None
-    if not suspicious:
-        return ""
     try:
+        # The program waits for this. Reading the names of the fields is faster than any search in all bytes.
         fields = _fields.decode(body)
         inner = [
             _fields.decode(fields[name]) for name in NESTED if bytes(fields.get(name, b""))[:1] == b"{"

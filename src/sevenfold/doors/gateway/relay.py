@@ -181,8 +181,9 @@ class Relay:
         self._new_passage = new_passage
         self._served = False
         """Whether the connection ends because a broker's answer does."""
-        self._instead: tuple[FollowedCall, bytes] | None = None
-        """What to send if the provider refuses the request under way: the call, and the program's own request."""
+        self._instead: tuple[FollowedCall, bytes, bytes] | None = None
+        """What to send if the provider refuses the request under way: the call, and the head and the body of the
+        program's own request."""
         self._answer_headers = b""
         """Our own headers for the answer that comes next."""
         self._reader = reader
@@ -269,8 +270,10 @@ class Relay:
         self._answer_headers = self._preparer.answer_headers(prepared) if prepared is not None else b""
         if prepared is not None and prepared.body is not None:
             own = body if prepared.untouched is None else prepared.untouched
-            self._instead = prepared, head.raw(target, upstream.authority, len(own)) + own
-        out.write(head.raw(target, upstream.authority, len(sent)) + sent)
+            self._instead = prepared, head.raw(target, upstream.authority, len(own)), own
+        # In two writes: a long body would have to be copied to stand behind the head in one piece.
+        out.write(head.raw(target, upstream.authority, len(sent)))
+        out.write(sent)
         self._passage.requested(head.method, admitted, head.headers, sent, prepared)
         await out.drain()
 
@@ -457,7 +460,7 @@ class Relay:
         Nothing of the refusal is passed back.
         """
         assert self._instead is not None
-        call, request = self._instead
+        call, own_head, own_body = self._instead
         self._instead = None
         status = _STATUS.match(chunk)
         if self._preparer is None or status is None or int(status[1]) not in REFUSED:
@@ -470,7 +473,8 @@ class Relay:
         self._out = out
         if before is not None:
             before.transport.abort()
-        out.write(request)
+        out.write(own_head)
+        out.write(own_body)
         await out.drain()
         return reader
 
