@@ -318,8 +318,7 @@ def unsourced(summaries: Iterable[str], evidence: Evidence) -> tuple[str, ...]:
 def evidence_in(items: Sequence[Item], log: Log) -> Evidence:
     """What the user said in these records, and before them in the log."""
 
-    def all_items() -> Iterator[Item]:
-        entries = (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
-        return (Item.of(entry, number) for number, entry in enumerate(entries))
+    def everything_said() -> Iterator[Said]:
+        return (entry for _, entry in read(log) if isinstance(entry, Said) and not entry.sidechain)
 
-    return Evidence(facts(items), items, all_items)
+    return Evidence(facts(items), items, everything_said)

@@ -57,9 +57,9 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
     return view
 
 
-def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> View:
-    """The view that results from folding the log from ``start`` on."""
-    view = View(complete=start == 0)
+def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None, *, weighs: bool = True) -> View:
+    """The view that results from folding the log from ``start`` on; ``weighs`` is that of `View`."""
+    view = View(complete=start == 0, weighs=weighs)
     for position, entry in read(log, start):
         measured = view.add(entry, position)
         # While a compaction was undone, prompts contained more than is read here, so only their growth is meaningful.

@@ -6,7 +6,7 @@ read; our own records follow `decisions`. Content is written as the bytes it alr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -314,20 +314,25 @@ def title_of(labels: Mapping[str, str]) -> str:
 
 
 def renew_labels(
-    labels: Mapping[str, str], items: Iterable[Item], clean: Callable[[str], str] = str
+    labels: Mapping[str, str], items: Sequence[Item], clean: Callable[[str], str] = str
 ) -> dict[str, str]:
     """The labels of a session for its current view; without a title, the user's first words become one.
 
     Text taken from the conversation goes through ``clean`` first, because labels are shown outside the session.
     """
-    prompts = [shorten_label(clean(users_words(item.record))) for item in items]
-    prompts = [prompt for prompt in prompts if prompt]
+
+    def prompts(ordered: Iterable[Item]) -> Iterator[str]:
+        # Cleaning a long message takes time, and only the first and the last prompt are needed.
+        for item in ordered:
+            if prompt := shorten_label(clean(users_words(item.record))):
+                yield prompt
+
     # In older transcripts a "summary" is a title; from here on the title has a kind of its own.
     renewed = {kind: label for kind, label in labels.items() if kind != "summary"}
-    if prompts:
-        renewed["last-prompt"] = prompts[-1]
+    if last_prompt := next(prompts(reversed(items)), ""):
+        renewed["last-prompt"] = last_prompt
     if not title_of(renewed):
-        title = title_of(labels) or next(iter(prompts), "")
+        title = title_of(labels) or next(prompts(items), "")
         if title:
             renewed["ai-title"] = title
     return renewed

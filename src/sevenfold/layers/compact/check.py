@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +27,6 @@ from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
 from sevenfold.record.coverage import Coverage, State
 from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -151,21 +151,23 @@ def _with_words(facts: Facts, pool: Pool) -> Facts:
 
 def _without_shown(facts: Facts, shown: Shown) -> Facts:
     """The facts without the corrections that the user's words behind the summary show anyway."""
-    whole = tuple(entry.message.record for entry in shown.selection.shown if not entry.lost)
-    corrections = tuple(
-        correction
-        for correction in facts.corrections
-        if not any(record.startswith(correction.record) for record in whole)
-    )
+    shown_whole = sorted(entry.message.record for entry in shown.selection.shown if not entry.lost)
+
+    def is_shown(citation: str) -> bool:
+        # A citation is the beginning of a record's id, so the first id that does not come before it decides.
+        first = bisect_left(shown_whole, citation)
+        return first < len(shown_whole) and shown_whole[first].startswith(citation)
+
+    corrections = tuple(correction for correction in facts.corrections if not is_shown(correction.record))
     left_out = facts.left_out if shown.left_out else {**facts.left_out, "corrections": 0}
     return replace(facts, corrections=corrections, left_out=left_out)
 
 
-def _everything_said(c: Conversation) -> Iterator[Item]:
+def _everything_said(c: Conversation) -> Iterator[Said]:
     """Every content record of the session, including those before earlier compactions."""
-    for position, entry in read(c.transcript.log):
+    for _, entry in read(c.transcript.log):
         if isinstance(entry, Said) and not entry.sidechain:
-            yield Item.of(entry, position)
+            yield entry
 
 
 # -- coverage ----------------------------------------------------------------------------------

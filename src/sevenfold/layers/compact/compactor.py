@@ -33,7 +33,7 @@ from sevenfold.layers.compact.recogniser import Recogniser, by_word_lists
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary.draft import Draft, Failure
 from sevenfold.layers.compact.task import SummaryTask
-from sevenfold.layers.compact.user_record import Pool
+from sevenfold.layers.compact.user_record import Pool, Shown
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
 from sevenfold.record.coverage import Coverage
@@ -216,12 +216,13 @@ class Compactor:
             if hooks is None:
                 return None
             pool = yield from user_record.gather(self._c, divided)
-            if not self.ask_listeners(request, divided, pool):
+            shown = self.shown_unnamed(pool)
+            if not self.ask_listeners(request, divided, shown):
                 return None
             self._progressed("compact_start")
             with self._c.lock:
                 task = SummaryTask(self._c, divided, request, pool, "\n\n".join(hooks.instructions))
-            if self.is_hopeless(request, divided, pool):
+            if self.is_hopeless(request, divided, shown):
                 attempt = Attempt(Failure("no_summary", "no summary is small enough"))
             else:
                 attempt = yield from self.chooser.draft(task)
@@ -250,7 +251,7 @@ class Compactor:
             stamp = self.stamp()
             pool = yield from user_record.gather(c, divided)
             if not agreed:
-                if not self.ask_listeners(request, divided, pool):
+                if not self.ask_listeners(request, divided, self.shown_unnamed(pool)):
                     return None
                 self._progressed("compact_start")
             if attempt.engine == "notes":
@@ -273,9 +274,13 @@ class Compactor:
         self._c.events.aside("compact", f"a hook refused: {hooks.blocked}")
         return None
 
-    def ask_listeners(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> bool:
+    def shown_unnamed(self, pool: Pool) -> Shown:
+        """What would be shown of the user's messages if no model named what lasts."""
+        return user_record.choose(self._c, pool, (), self.recognise)
+
+    def ask_listeners(self, request: CompactionRequest, divided: Scope, shown: Shown | None = None) -> bool:
         """Propose the compaction, with its cost, to the listeners; False if one refuses."""
-        predicted = self._preview(request, divided, pool)
+        predicted = self._preview(request, divided, shown)
         return self._c.events.may(
             Proposed(
                 layer="compact",
@@ -301,10 +306,9 @@ class Compactor:
         if not self._c.settings.compaction:
             raise Refused("compaction is switched off (setting compaction)")
 
-    def is_hopeless(self, request: CompactionRequest, divided: Scope, pool: Pool) -> bool:
+    def is_hopeless(self, request: CompactionRequest, divided: Scope, shown: Shown) -> bool:
         """Whether even the shortest summary would leave too much, so that no model needs to be asked."""
         with self._c.lock:
-            shown = user_record.choose(self._c, pool, (), self.recognise)
             return writer.room_left(self._c, request, divided, shown) < writer.LEAST_TEXT
 
     def _written(
@@ -430,11 +434,10 @@ class Compactor:
         """What a summary of this part depends on: it does not change when messages are added after the part."""
         return (*self.stamp()[1:], *(item.record.uuid for item in divided.hidden))
 
-    def _preview(self, request: CompactionRequest, divided: Scope, pool: Pool | None = None) -> Preview:
+    def _preview(self, request: CompactionRequest, divided: Scope, shown: Shown | None = None) -> Preview:
         chooser = self.chooser
-        if pool is None:
-            pool = drive(user_record.gather(self._c, divided), None)
-        shown = user_record.choose(self._c, pool, (), self.recognise)
+        if shown is None:
+            shown = self.shown_unnamed(drive(user_record.gather(self._c, divided), None))
         fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
         engine: EngineName = next(fit, "extractive")
         return writer.preview(self._c, request, divided, engine, shown, warm=chooser.warm())

@@ -235,7 +235,7 @@ class AheadSummary:
         if hooks is None:
             return None
         pool = yield from user_record.gather(self._c, divided)
-        if self._compactor.is_hopeless(AHEAD, divided, pool):
+        if self._compactor.is_hopeless(AHEAD, divided, self._compactor.shown_unnamed(pool)):
             return None
         task = SummaryTask(self._c, divided, AHEAD, pool, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task))

@@ -21,7 +21,7 @@ from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import fold
 from sevenfold.layers.compact import naming, user_words
 from sevenfold.layers.compact.extract.notation import short_names
-from sevenfold.layers.compact.extract.words import is_words_block, users_words
+from sevenfold.layers.compact.extract.words import is_words_block, users_words_in
 from sevenfold.layers.compact.user_words import Selection, UserMessage
 from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks, entries
@@ -279,7 +279,7 @@ def _carry_of(log: Log, boundary: str) -> Carry | None:
 
 def _everything_before(log: Log, summary: str, *, by_agent: bool) -> Iterator[Spoken]:
     """Everything the user ever said on this branch; ``summary`` is the summary message that stands for it and stays."""
-    led_to_tip = list(fold(log).led_to_tip())
+    led_to_tip = fold(log, weighs=False).led_to_tip()
     records = [record for _, record in led_to_tip if not record.summary]
     positions = {record.uuid: position for position, record in led_to_tip}
     for spoken in spoken_in(records, positions, by_agent=by_agent):
@@ -334,7 +334,7 @@ def spoken_in(
 
 def _texts(record: Said, tools: Mapping[str, str]) -> list[str]:
     """The user's words in a record: what they typed, and their replies in results of these tools' calls."""
-    typed = users_words(Item.of(record, 0))
+    typed = users_words_in(record)
     results = [block for block in record.blocks if block.id in record.answers]
     replies = [authorship.reply(block, tools.get(block.id, "")) for block in results]
     return [text for text in (typed, *replies) if text.strip()]

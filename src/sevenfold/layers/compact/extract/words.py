@@ -13,6 +13,7 @@ from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.prompts.compact import GivenTask, UserWords
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, Block, ToolUse
+from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
@@ -29,13 +30,18 @@ def is_words_block(block: Block) -> bool:
 
 
 def users_words(item: Item) -> str:
+    """The user's words in a record in view, as `users_words_in` has them; empty if a decision hides the record."""
+    return "" if item.hidden_by else users_words_in(item.record)
+
+
+def users_words_in(record: Said) -> str:
     """The user's words in a record, with a placeholder for each image or document; empty if there are none."""
-    if item.hidden_by or not authorship.from_user(item.record):
+    if not authorship.from_user(record):
         return ""
     texts = []
-    for block in item.record.blocks:
+    for block in record.blocks:
         if block.kind == "text":
-            texts.append(authorship.typed(item.record, block))
+            texts.append(authorship.typed(record, block))
         elif block.kind in ("image", "document"):
             texts.append(f"[{block.kind}]")
     return "\n".join(filter(None, texts))

@@ -11,6 +11,7 @@ from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
 from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, roots, words
 from sevenfold.record.authorship import spoken
+from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
 _WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
@@ -34,12 +35,13 @@ class Evidence:
     """
 
     def __init__(
-        self, facts: Facts, items: Iterable[Item], earlier: Callable[[], Iterable[Item]] = tuple
+        self, facts: Facts, items: Iterable[Item], earlier: Callable[[], Iterable[Said]] = tuple
     ) -> None:
         self._items = [item for item in items if not item.hidden_by]
         self._earlier = earlier
         self._users = {message.record: f"{message.head}\n{message.tail}" for message in facts.messages}
-        self._users |= {fact.record: fact.text for fact in facts.replies} | _spoken(self._items)
+        self._users |= {fact.record: fact.text for fact in facts.replies}
+        self._users |= dict(spoken(item.record for item in self._items))
         self._agreed = [fact.proposal for fact in facts.permissions if fact.granted and fact.proposal]
         self._names = facts.names
 
@@ -94,11 +96,7 @@ class Evidence:
 
     @cached_property
     def _earlier_users(self) -> dict[str, str]:
-        return {record: plain(text) for record, text in _spoken(self._earlier()).items()}
-
-
-def _spoken(items: Iterable[Item]) -> dict[str, str]:
-    return dict(spoken(item.record for item in items if not item.hidden_by))
+        return {record: plain(text) for record, text in spoken(self._earlier())}
 
 
 def _clauses(texts: Iterable[str]) -> Iterator[str]:
