@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench import interim_answers
 from bench.clients import programs
 from bench.points import Outcome, Point
 from bench.real_clients import Figures
@@ -79,6 +80,24 @@ def kept_by_gateway(program: str, _: Path | None) -> list[Outcome]:
     return [Outcome(f"{program} ({figures.version}) kept by the gateway", holds(figures), figure)]
 
 
+def interim(_: Path | None) -> list[Outcome]:
+    """Which programs read over the interim answers that a gateway sends while a summary is under way."""
+    command = [sys.executable, "-m", "bench.interim_answers", "--json"]
+    done = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-1000:])
+    outcomes = msgspec.json.decode(done.stdout, type=list[interim_answers.ProgramOutcome])
+    return [
+        Outcome(
+            f"{outcome.program} reads over interim answers",
+            outcome.answered is (outcome.program != interim_answers.CONTROL),
+            outcome.detail or "it has the provider's answer",
+            "it does not: the control" if outcome.program == interim_answers.CONTROL else "the answer",
+        )
+        for outcome in outcomes
+    ]
+
+
 def _codewords(name: str, figures: Figures) -> list[Outcome]:
     number = len(figures.compactions)
     missing = sorted({word for compaction in figures.compactions for word in compaction.missing})
@@ -105,3 +124,4 @@ POINTS: list[Point] = [
     for program in programs.CLIENTS
     for kind, measurement in KINDS.items()
 ]
+POINTS.append(("programs and interim answers", interim))

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -158,9 +159,20 @@ class PingingPreparer:
         return b""
 
 
-@pytest.mark.parametrize(("version", "pings"), [("1.1", 2), ("1.0", 0)])
-def test_a_ping_is_an_interim_answer_in_front_of_the_providers_own(
-    tmp_path: Path, version: str, pings: int
+@pytest.mark.parametrize(
+    ("version", "program", "pings"),
+    [
+        ("1.1", "claude-cli/2.1.327 (external, cli)", 2),
+        ("1.1", "codex_exec/0.169.0 (Debian 12.0.0; x86_64)", 2),
+        ("1.1", "AsyncOpenAI/Python 3.49.0", 2),
+        ("1.0", "curl/7.88.1", 0),
+        ("1.1", "python-requests/2.34.2", 0),
+        ("1.1", "Java/17.0.15", 0),
+        ("1.1", "", 0),
+    ],
+)
+def test_an_interim_answer_precedes_the_providers_own_if_the_program_reads_over_it(
+    tmp_path: Path, version: str, program: str, pings: int
 ) -> None:
     recorder = Recorder(follower(tmp_path), lambda sentence: None)
     body = json.dumps(
@@ -172,7 +184,7 @@ def test_a_ping_is_an_interim_answer_in_front_of_the_providers_own(
             port = urlsplit(gateway.url).port
             head = (
                 f"POST /v1/messages HTTP/{version}\r\nHost: 127.0.0.1:{port}\r\nx-api-key: k\r\n"
-                "Connection: close\r\nanthropic-version: 2023-06-01\r\n"
+                f"Connection: close\r\nanthropic-version: 2023-06-01\r\nUser-Agent: {program}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             )
             with closing(socket.create_connection(("127.0.0.1", port))) as connection:
@@ -180,3 +192,76 @@ def test_a_ping_is_an_interim_answer_in_front_of_the_providers_own(
                 received = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert received.count(b"HTTP/1.1 102 Processing\r\n\r\n") == pings
     assert received.removeprefix(b"HTTP/1.1 102 Processing\r\n\r\n" * pings).startswith(b"HTTP/1.1 200 ")
+
+
+class ClosingProvider:
+    """Answers one request on each connection, and ends the first one when it is told to."""
+
+    def __init__(self) -> None:
+        self.close_first = threading.Event()
+        self.first_was_let_go = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with self._accepted() as first:
+            self.close_first.wait()
+            first.shutdown(socket.SHUT_WR)
+            while first.recv(65_536):
+                pass
+            self.first_was_let_go.set()
+        with self._accepted():
+            pass
+
+    def _accepted(self) -> socket.socket:
+        connection, _ = self._listener.accept()
+        received = b""
+        while not received.endswith(b"}"):
+            received += connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        return connection
+
+
+class HeldPreparer:
+    """Holds the second request until the provider has ended the connection of the first."""
+
+    def __init__(self, provider: ClosingProvider) -> None:
+        self._provider = provider
+        self._is_second = False
+
+    async def prepare(self, call: ClientCall, address: str, ping: Ping) -> FollowedCall | None:
+        if self._is_second:
+            self._provider.close_first.set()
+            await asyncio.to_thread(self._provider.first_was_let_go.wait, 5.0)
+        self._is_second = True
+        return None
+
+    def refused(self, call: FollowedCall) -> None:
+        raise AssertionError("nothing is changed")
+
+    def answer_headers(self, call: FollowedCall) -> bytes:
+        return b""
+
+
+@pytest.mark.spec("S40.16")
+def test_a_connection_that_the_provider_ends_while_a_request_is_prepared_does_not_cost_the_request(
+    tmp_path: Path,
+) -> None:
+    provider = ClosingProvider()
+    recorder = Recorder(follower(tmp_path), lambda sentence: None)
+    handling = Handling(preparer=HeldPreparer(provider))
+    body = json.dumps({"model": MODEL, "messages": []})
+    with (
+        Gateway(recorder, Upstreams.chosen(provider.url, {}), handling=handling) as gateway,
+        closing(HTTPConnection("127.0.0.1", gateway.port, timeout=60)) as connection,
+    ):
+        for _ in range(2):
+            connection.request("POST", "/v1/messages", body, {"x-api-key": "k"})
+            assert connection.getresponse().read() == b"{}"
+    provider.close()

@@ -16,7 +16,7 @@ import re
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,12 +29,13 @@ from sevenfold.doors.follower.identity import SESSION, api_of
 from sevenfold.doors.follower.keeper import REFUSED
 from sevenfold.doors.gateway.broker import Broker, BrokeredCall, is_named
 from sevenfold.doors.gateway.guard import GatewayRefusal, Guard, names_another_server
+from sevenfold.doors.gateway.interim import PROCESSING, reads_over_interim_answers
 from sevenfold.doors.gateway.upstreams import Upstream, Upstreams
 from sevenfold.wire.brokered import BROKER_HEADERS
 from sevenfold.wire.client_request import Api
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
 PIECE = 65_536
 MOST_HEAD = 262_144
@@ -52,7 +53,6 @@ _FINAL_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [2-9]\d\d[^\r\n]*\r\n")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _RESET = struct.pack("ii", 1, 0)
 """The option with which closing a socket resets the connection."""
-_PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 _UNREADABLE = GatewayRefusal(400, "Bad Request", "the request is not HTTP/1.1 that can be read")
 ANSWERED = GatewayRefusal(
     410,
@@ -153,6 +153,8 @@ class Handling(Struct, frozen=True):
     preparer: RequestPreparer | None = None
     broker: Broker | None = None
     """Holds calls for workers that may be killed; None if the gateway is no broker."""
+    may_ping: Callable[[bytes, Mapping[str, str]], bool] = reads_over_interim_answers
+    """Whether a program may be sent interim answers, by the version of HTTP and the headers of its request."""
 
 
 class SharedParts(Struct, frozen=True):
@@ -178,6 +180,7 @@ class Relay:
         """``new_passage`` watches what the broker sends, which may go on when this connection has ended."""
         self._preparer = shared.handling.preparer
         self._broker = shared.handling.broker
+        self._may_ping = shared.handling.may_ping
         self._new_passage = new_passage
         self._served = False
         """Whether the connection ends because a broker's answer does."""
@@ -186,6 +189,8 @@ class Relay:
         program's own request."""
         self._answer_headers = b""
         """Our own headers for the answer that comes next."""
+        self._holding = False
+        """Whether a request has come that the provider has not got yet."""
         self._reader = reader
         self._writer = writer
         self._guard = shared.guard
@@ -262,11 +267,13 @@ class Relay:
         """Pass on a request to a model, or what is sent in its place, once all of it has come."""
         assert self._preparer is not None
         upstream, target = self._upstreams.route(admitted, head.headers)
+        self._holding = True
         body = await self._whole_body(head)
-        ping = self._ping if head.version == b"1.1" else _no_ping
+        ping = self._ping if self._may_ping(head.version, head.headers) else _no_ping
         prepared = await self._preparer.prepare(replace(call, body=body), f"{upstream}", ping)
         sent = body if prepared is None or prepared.body is None else prepared.body
         out = await self._connected(upstream)
+        self._holding = False
         self._answer_headers = self._preparer.answer_headers(prepared) if prepared is not None else b""
         if prepared is not None and prepared.body is not None:
             own = body if prepared.untouched is None else prepared.untouched
@@ -279,7 +286,8 @@ class Relay:
 
     async def _ping(self) -> None:
         """Tell the program that its request is being worked on; the provider's answer stays as it is."""
-        self._writer.write(_PROCESSING)
+        with suppress(RuntimeError):  # the provider's end of the connection has been passed on meanwhile
+            self._writer.write(PROCESSING)
         await self._writer.drain()
 
     async def _pass_brokered(self, broker: Broker, head: RequestHead, admitted: str, api: Api) -> None:
@@ -425,8 +433,10 @@ class Relay:
     async def _pass_back(self, reader: asyncio.StreamReader) -> None:
         """Pass back every byte that the provider sends, then end the connection as the provider did."""
         writer = self._writer
+        overlaps = False
         try:
             while chunk := await reader.read(PIECE):
+                overlaps = overlaps or self._holding
                 if self._instead is not None and (again := await self._again(chunk)) is not None:
                     reader = again
                     continue
@@ -436,14 +446,32 @@ class Relay:
                 self._passage.received(chunk)
                 await writer.drain()
         except OSError:
+            if self._holding and not overlaps:
+                self._let_go()
+                return
             # An answer whose end is the end of the connection would otherwise look complete.
             _reset(writer)
+            return
+        if self._holding and not overlaps:
+            self._let_go()
             return
         if not writer.is_closing() and writer.can_write_eof():
             with suppress(OSError):
                 writer.write_eof()
         await asyncio.sleep(LINGER_SECONDS)
         writer.close()
+
+    def _let_go(self) -> None:
+        """Forget a connection that the provider has ended before the next request was sent.
+
+        The program has all of the answer before, or it would not have sent that request: it goes out on a new one.
+        """
+        out = self._out
+        self._out = None
+        self._answers = None
+        self._upstream = None
+        if out is not None:
+            out.transport.abort()
 
     def _with_our_headers(self, chunk: bytes) -> bytes:
         """The first bytes of an answer with our own headers behind the status line."""
@@ -526,7 +554,7 @@ class Relay:
 
 
 async def _no_ping() -> None:
-    """Say nothing: HTTP/1.0 has no interim answers."""
+    """Say nothing: the program might take an interim answer for the answer."""
 
 
 def read_head(raw: bytes) -> RequestHead:
