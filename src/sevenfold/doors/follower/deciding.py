@@ -102,7 +102,7 @@ def _with_thinking(sent: Sequence[SentBlock], records: Sequence[str | None]) -> 
 
 def _is_decided(item: Item) -> bool:
     """Whether anything was decided about a record in view: one that is sent as it was said shares its blocks."""
-    return bool(item.hidden_by or item.said.stored) or item.shown is not item.said.blocks
+    return bool(item.hidden_by or item.record.stored) or item.shown is not item.record.blocks
 
 
 def _change(block: Block, item: Item) -> BlockChange | None:
