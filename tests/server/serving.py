@@ -18,8 +18,8 @@ import httpx2
 from sevenfold.doors.server.account_databases import open_accounts
 from sevenfold.doors.server.accounts import Accounts, Tenant
 from sevenfold.doors.server.client import ServerClient
+from sevenfold.doors.server.options import ServerLimits, ServerOptions
 from sevenfold.doors.server.server import SessionServer
-from sevenfold.doors.server.sessions import ServerLimits, ServerOptions
 from sevenfold.lab.simulator.brains import Brain, ScriptedBrain, tool_use
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve

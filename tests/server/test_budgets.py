@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sevenfold.doors.server.accounts import NANO, SpendingLimit, Tenant
 from sevenfold.doors.server.budget import most_nano
-from sevenfold.doors.server.sessions import ServerLimits
+from sevenfold.doors.server.options import ServerLimits
 from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage

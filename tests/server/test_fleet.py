@@ -11,7 +11,7 @@ import pytest
 
 from bench.servers.postgres import OWNER
 from sevenfold.doors.server.accounts import SpendingLimit, Tenant
-from sevenfold.doors.server.sessions import ServerLimits
+from sevenfold.doors.server.options import ServerLimits
 from sevenfold.lab.simulator.brains import EchoBrain, ModelPrompt, ModelReply, ScriptedBrain, text
 from sevenfold.lab.simulator.provider import Simulator
 from tests.server.serving import WEATHER, events_of, lasting, scripted, served, weather

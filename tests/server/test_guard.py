@@ -11,7 +11,7 @@ import pytest
 
 from sevenfold.doors.server import requests, server
 from sevenfold.doors.server.accounts import Tenant
-from sevenfold.doors.server.sessions import ServerLimits
+from sevenfold.doors.server.options import ServerLimits
 from sevenfold.lab.simulator.brains import EchoBrain
 from tests.server.serving import Served, served
 
@@ -257,7 +257,7 @@ def test_tenants_and_users_with_hostile_names_share_nothing(tmp_path: Path) -> N
                 secret = f"secret {len(said)} of this one"
                 answer = http.post("/v1/sessions/s/say", json={"text": secret, "wait": True}).json()
                 assert answer["run"]["end"] == "done"
-                memory = here.server.sessions.store_of(name, httpx_unquoted(user)).user_memory()
+                memory = here.server.sessions.stored.store_of(name, httpx_unquoted(user)).user_memory()
                 memory.write("facts.md", secret.encode())
                 said[token, user] = secret
         for (token, user), secret in said.items():
@@ -302,7 +302,7 @@ def test_a_failure_of_ours_says_so_and_is_logged(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(here.server.sessions, "listed", broken)
+    monkeypatch.setattr(here.server.sessions.stored, "listed", broken)
     answer = here.http().get("/v1/sessions")
     assert (answer.status_code, error_of(answer)) == (500, "internal")
     assert "fault" not in answer.text

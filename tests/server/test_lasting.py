@@ -21,8 +21,8 @@ from sevenfold.doors.server.accounts import Caller, Tenant
 from sevenfold.doors.server.client import ServerClient
 from sevenfold.doors.server.definition import SayBody
 from sevenfold.doors.server.live import SessionKey, Standing
+from sevenfold.doors.server.options import ServerLimits
 from sevenfold.doors.server.problems import Problem
-from sevenfold.doors.server.sessions import ServerLimits
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
@@ -187,13 +187,15 @@ def test_a_paused_run_is_work_for_whoever_asks_before_the_next_server_goes_on_wi
         key = SessionKey("acme", "", "left")
         caller = Caller(Tenant("acme"), "")
         sessions = here.server.sessions
-        definition = sessions.definition_of(SessionKey("acme", "", "s"))
-        assert sessions.create(key, definition, caller)
-        with Session.open("left", model=definition.model, store=sessions.store_of("acme", "")) as left:
+        definition = sessions.stored.definition_of(SessionKey("acme", "", "s"))
+        assert sessions.stored.create(key, definition, caller)
+        with Session.open(
+            "left", model=definition.model, store=sessions.stored.store_of("acme", "")
+        ) as left:
             left.user("Think, too.")
 
         async def open_before_it_is_adopted() -> Standing:
-            async with sessions.using(key, None) as live:
+            async with sessions.open.using(key, None) as live:
                 return live.standing()
 
         opening = asyncio.run_coroutine_threadsafe(open_before_it_is_adopted(), sessions.loop)
@@ -222,10 +224,10 @@ def test_a_stream_that_looks_while_a_run_ends_still_tells_its_end(tmp_path: Path
 
         # The stream can look what the session is doing only when a thread is free: after the run has ended.
         taking = asyncio.run_coroutine_threadsafe(take_all_threads(), sessions.loop)
-        while sessions.threads.available_tokens:
+        while sessions.threads.limiter.available_tokens:
             time.sleep(0)
         gate.let.set()
-        while sessions.run_of(SessionKey("acme", "", "s")) is not None:
+        while sessions.runs.run_of(SessionKey("acme", "", "s")) is not None:
             time.sleep(0)
         free.set()
         taking.result(60)
@@ -272,11 +274,11 @@ def test_a_session_whose_run_begins_while_it_is_to_be_erased_is_not_erased(tmp_p
         sessions = here.server.sessions
 
         async def begin_during_an_erasure() -> None:
-            async with sessions.using(KEY, Caller(Tenant("acme"), "")) as live:
-                erasing = asyncio.create_task(sessions.erase(KEY))
+            async with sessions.open.using(KEY, Caller(Tenant("acme"), "")) as live:
+                erasing = asyncio.create_task(sessions.open.erase(KEY))
                 await asyncio.sleep(0)  # Now the erasure waits for the session.
                 await sessions.in_thread(partial(live.say, SayBody("Think."), "m1"))
-                run = await sessions.start(live)
+                run = await sessions.runs.start(live)
             try:
                 with pytest.raises(Problem, match="interrupt it first"):
                     await erasing
@@ -295,11 +297,11 @@ def test_a_run_that_is_not_taken_as_a_job_leaves_its_session_free_and_due(tmp_pa
         http = here.http()
         http.post("/v1/sessions", json={"id": "s", "memory": False})
         sessions = here.server.sessions
-        sessions._jobs.close()
+        sessions.runs.jobs.close()
         refused = http.post("/v1/sessions/s/say", json={"text": "Think."})
         assert (refused.status_code, refused.json()["error"]["type"]) == (409, "not_now")
-        assert sessions.run_of(KEY) is None
-        live = sessions.live(KEY)
+        assert sessions.runs.run_of(KEY) is None
+        live = sessions.open.live(KEY)
         assert live is not None
         assert not live.working
     with served(tmp_path, scripted("One.")) as here:
@@ -321,7 +323,7 @@ def test_a_full_server_closes_the_idle_session_that_was_used_longest_ago_of_thos
         held = threading.Event()
 
         async def hold(free: asyncio.Event) -> None:
-            async with sessions.using(KEY, None):
+            async with sessions.open.using(KEY, None):
                 held.set()
                 await free.wait()
 
@@ -331,11 +333,11 @@ def test_a_full_server_closes_the_idle_session_that_was_used_longest_ago_of_thos
         for name in ("b", "c", "b"):
             answered = http.post(f"/v1/sessions/{name}/say", json={"text": "x", "wait": True})
             assert answered.status_code == 200
-            is_open = sessions.live(SessionKey("acme", "", name)) is not None
+            is_open = sessions.open.live(SessionKey("acme", "", name)) is not None
             assert is_open
         sessions.loop.call_soon_threadsafe(free.set)
         holding.result(60)
-        assert sessions.live(KEY) is not None
+        assert sessions.open.live(KEY) is not None
 
 
 @pytest.mark.spec("S36.13")
@@ -348,7 +350,7 @@ def test_requests_that_open_sessions_at_the_same_time_do_not_exceed_the_limit(tm
 
         async def use(name: str, decided: asyncio.Barrier) -> str:
             try:
-                async with sessions.using(SessionKey("acme", "", name), None):
+                async with sessions.open.using(SessionKey("acme", "", name), None):
                     await decided.wait()
                     return "opened"
             except Problem as problem:

@@ -291,7 +291,7 @@ def test_a_conversation_is_compacted_and_that_is_undone(tmp_path: Path) -> None:
 @pytest.mark.spec("S36.2")
 def test_memory_is_the_users_own(tmp_path: Path) -> None:
     with served(tmp_path, scripted()) as here:
-        folder = here.server.sessions.store_of("acme", "ann").memory()
+        folder = here.server.sessions.stored.store_of("acme", "ann").memory()
         folder.write("facts/tea.md", b"Ann drinks tea.\n")
         ann, ben = here.http("ann"), here.http("ben")
         assert ann.get("/v1/memory").json() == {"memory": ["project/facts/tea.md"]}

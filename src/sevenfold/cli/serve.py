@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise not_installed("server", "server", error) from error
     from sevenfold.doors.server.account_databases import open_accounts
+    from sevenfold.doors.server.options import ServerLimits, ServerOptions
     from sevenfold.doors.server.server import SessionServer
-    from sevenfold.doors.server.sessions import ServerLimits, ServerOptions
 
     store = store_of(options)
     workspace = user_home().root / "server" / "workspace"

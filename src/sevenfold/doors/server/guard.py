@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sevenfold.doors.addresses import OwnAddress
 from sevenfold.doors.server import problems
 from sevenfold.doors.server.metrics import ServerMetrics
+from sevenfold.doors.server.options import ServerLimits
 from sevenfold.doors.server.problems import Problem
-from sevenfold.doors.server.sessions import ServerLimits
 
 SEND_SECONDS = 60.0
 """How long a program may take to read what was sent to it, before it counts as gone."""

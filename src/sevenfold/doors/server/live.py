@@ -1,7 +1,7 @@
-"""A session that is open here: its agent, what it is doing, and what it tells.
+"""A session that is open here: its agent, what it is doing, and what it reports to streams.
 
-All methods but `interrupt` block, and are called in threads; the sessions see to it that only one of them runs at a
-time. What the session is doing follows from its log alone, so every server says the same.
+All methods except `interrupt` block and are called in threads; `OpenSessions.using` ensures that only one runs at a
+time. The status follows from the session's log alone, so every server reports the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SessionKey(Struct, frozen=True):
 
 
 class WaitingCall(Struct, frozen=True):
-    """A call that the program is to carry out."""
+    """A call of a tool that runs in the client's program."""
 
     id: str
     name: str
@@ -53,7 +53,7 @@ class WaitingCall(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """What a session is doing."""
+    """The status of a session."""
 
     status: Status
     """``idle``: the last run has ended; ``unfinished``: a run ended before the model was done."""
@@ -75,12 +75,12 @@ class SessionRunEnd(Struct, frozen=True, omit_defaults=True):
 
     @property
     def paused(self) -> bool:
-        """Whether the next server is to resume it."""
+        """Whether the next server will resume it."""
         return self.end == "interrupted" and self.detail == PAUSED
 
 
 def standing(view: View, client_tools: frozenset[str]) -> Standing:
-    """What a session is doing that nobody works on."""
+    """The status of a session on which no run is working."""
     pending = set(view.pending_calls)
     if pending:
         waiting = tuple(
@@ -116,7 +116,7 @@ class LiveSession:
         self.working = False
         """Whether a run is under way, or about to begin."""
         self.run_due = False
-        """Whether a run is to be started: an earlier server left it, or this one is about to start it."""
+        """Whether a run will be started: an earlier server left it, or this one is about to start it."""
         self.used_at = time.monotonic()
         self.last: SessionRunEnd | None = None
         """How the newest run here ended."""
@@ -132,27 +132,27 @@ class LiveSession:
         return self._agent.assembly.conversation.transcript.view
 
     def standing(self) -> Standing:
-        """What it is doing."""
+        """Its status."""
         return Standing("working") if self.working or self.run_due else self.recorded()
 
     def recorded(self) -> Standing:
-        """What it would be doing by its log alone, if nobody works on it."""
+        """Its status by the log alone, as if no run were working."""
         return standing(self._view, self.definition.client_tools)
 
     @property
     def place(self) -> Cursor:
-        """Behind everything that has been told."""
+        """The position after everything that streams have been told."""
         return self.feed.place
 
     def clear_due_run(self) -> None:
-        """No run is due any more: streams that wait for one check the status again."""
+        """Note that no run is due any more: streams that wait for one check the status again."""
         self.run_due = False
         self.feed.wake()
 
-    # -- what may be asked of it -----------------------------------------------------------------
+    # -- what a program may ask ------------------------------------------------------------------
 
     def say(self, body: SayBody, key: str) -> None:
-        """Record what the user says, before the request is answered."""
+        """Record a message of the user's; the request is answered only when that is done."""
         self._agent.assembly.loop.close_calls()
         self._agent.session.user(body.text, key=key, origin=body.origin)
         self._tell()
@@ -162,12 +162,12 @@ class LiveSession:
         return bool(self._log.keyed(key))
 
     def give_up(self) -> None:
-        """Wait for no results any more: the model is told that there are none."""
+        """Stop waiting for results: the model is told that there are none."""
         self._agent.assembly.loop.close_calls()
         self._tell()
 
     def results(self, answers: Iterable[ToolResultBody]) -> None:
-        """Record results; those that are on record stay as they are."""
+        """Record results; a result that was recorded before is not replaced."""
         self._agent.session.tool_results([answer.block() for answer in answers])
         self._tell()
 
@@ -183,7 +183,7 @@ class LiveSession:
         return end
 
     def failed(self, error: Exception) -> SessionRunEnd:
-        """Take note that the run failed."""
+        """Record that the run failed."""
         problem = problems.of(error)
         if not isinstance(error, SevenfoldError):
             _log.error("a run of a session failed", exc_info=error)
@@ -209,7 +209,7 @@ class LiveSession:
         )
 
     def tell_end(self, end: SessionRunEnd) -> None:
-        """Tell how a run ended; it is not `working` any more, so whoever hears of it may go on."""
+        """Report how a run ended, when `working` is False again: a client may send its next message at once."""
         self.feed.pass_on("ended", msgspec.to_builtins(end))
 
     def interrupt(self) -> bool:
@@ -250,7 +250,7 @@ class LiveSession:
         return undone
 
     def recall(self, query: str, most: int) -> list[dict[str, Any]]:
-        """Search everything that was said."""
+        """Search the whole session."""
         hits = self._agent.session.recall(query, most=most)
         return [
             {
@@ -305,7 +305,7 @@ class LiveSession:
             case engine_events.Answered(source="main" | "sdk"):
                 self._tell()
             case engine_events.Failed(source="main" | "sdk", again=True):
-                # What was told of the answer's pieces is void.
+                # The request is repeated, so clients must drop the pieces of the failed answer.
                 self.feed.pass_on("discarded", {})
             case engine_events.Waiting():
                 self.feed.pass_on(
@@ -323,12 +323,12 @@ class LiveSession:
                 self._tell()
 
     def _tell(self) -> None:
-        """Tell what the log has that was not told."""
+        """Report everything in the log that has not been reported."""
         for event in recorded(self._log, self.feed.place, self.definition.client_tools):
             self.feed.tell(event)
 
 
 def described(state: Standing) -> Mapping[str, Any]:
-    """What a session is doing, as an answer says it."""
+    """A status as the fields of an answer."""
     plain: Mapping[str, Any] = msgspec.to_builtins(state)
     return plain

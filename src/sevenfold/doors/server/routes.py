@@ -98,7 +98,7 @@ class Api:
 
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent to this server."""
-        if self._sessions.draining:
+        if self._sessions.runs.draining:
             raise problems.busy("server_stopping", "this server is about to stop", status=503)
         await self._sessions.in_thread(self._sessions.accounts.check)
         return ApiAnswer({"status": "ready"})
@@ -118,7 +118,7 @@ class Api:
         caller = await self._reader.caller(request)
         since = whole_number(request, "since", 0, 10**12)
         limit = whole_number(request, "limit", 100, MOST_LISTED)
-        listed = await self._sessions.in_thread(partial(self._sessions.listed, caller, since, limit))
+        listed = await self._sessions.in_thread(partial(self._sessions.stored.listed, caller, since, limit))
         return ApiAnswer(
             {
                 "sessions": [
@@ -141,7 +141,7 @@ class Api:
                 raise InputError("say which model: this server has no usual one")
             definition = msgspec.structs.replace(definition, model=models[0])
         key = _key(caller, body.id or secrets.token_hex(12))
-        new = await self._sessions.in_thread(partial(self._sessions.create, key, definition, caller))
+        new = await self._sessions.in_thread(partial(self._sessions.stored.create, key, definition, caller))
         return ApiAnswer(await self._described(key), 201 if new else 200)
 
     async def session(self, request: Request) -> Response:
@@ -152,16 +152,17 @@ class Api:
     async def erase(self, request: Request) -> Response:
         """Remove a session for good."""
         caller = await self._reader.caller(request)
-        await self._sessions.erase(_key_of(request, caller))
+        await self._sessions.open.erase(_key_of(request, caller))
         return Response(status_code=204)
 
     async def _described(self, key: SessionKey, *, gauge: bool = False) -> dict[str, Any]:
-        live = self._sessions.live(key)
+        live = self._sessions.open.live(key)
         in_thread = self._sessions.in_thread
-        definition = await in_thread(partial(self._sessions.definition_of, key))
+        definition = await in_thread(partial(self._sessions.stored.definition_of, key))
         shown = {"id": key.name, **msgspec.to_builtins(definition)}
         if live is None:
-            return {**shown, **described(await in_thread(partial(self._sessions.recorded_standing, key)))}
+            standing = await in_thread(partial(self._sessions.stored.recorded_standing, key))
+            return {**shown, **described(standing)}
         shown |= described(await in_thread(live.standing))
         if live.last is not None and not live.working:
             shown["last_run"] = msgspec.to_builtins(live.last)
@@ -246,21 +247,21 @@ class Api:
     ) -> Response:
         """Begin a run if there is something to do, and answer as the program wants it: at once, at the end, or both."""
         in_thread = self._sessions.in_thread
-        self._sessions.check_room(key)
-        async with self._sessions.using(key, caller) as live:
+        self._sessions.runs.check_room(key)
+        async with self._sessions.open.using(key, caller) as live:
             place = live.place
-            run = self._sessions.run_of(key)
+            run = self._sessions.runs.run_of(key)
             if live.run_due:
                 # An earlier server left it, and this one has not come to it yet.
-                run = await self._sessions.start(live)
+                run = await self._sessions.runs.start(live)
             # What is recorded now is work at once: a stream must not end before the run begins.
             live.run_due = True
             try:
                 if await in_thread(partial(begin, live)):
                     # Another request of this tenant may have taken the last place; what was said is on record all the
                     # same.
-                    self._sessions.check_room(key)
-                    run = await self._sessions.start(live)
+                    self._sessions.runs.check_room(key)
+                    run = await self._sessions.runs.start(live)
             finally:
                 live.clear_due_run()
         if STREAM_TYPE in request.headers.get("accept", ""):
@@ -278,14 +279,14 @@ class Api:
         caller = await self._reader.caller(request)
         key = _key_of(request, caller)
         read(await self._reader.body(request), bodies.InterruptBody)
-        live = self._sessions.live(key)
-        run = self._sessions.run_of(key)
+        live = self._sessions.open.live(key)
+        run = self._sessions.runs.run_of(key)
         if live is not None and run is not None:
-            await self._sessions.interrupt(live, run)
+            await self._sessions.runs.interrupt(live, run)
             return ApiAnswer({"id": key.name, "interrupted": True, **described(live.standing())})
-        async with self._sessions.using(key, caller) as live:
+        async with self._sessions.open.using(key, caller) as live:
             if live.run_due:
-                await self._sessions.disown(live)
+                await self._sessions.runs.disown(live)
                 return ApiAnswer({"id": key.name, "interrupted": True, **described(live.standing())})
             state = await self._sessions.in_thread(live.standing)
             waited = state.status == "input_required"
@@ -314,7 +315,7 @@ class Api:
         """What happened and happens, as a stream."""
         caller = await self._reader.caller(request)
         key = _key_of(request, caller)
-        await self._sessions.in_thread(partial(self._sessions.definition_of, key))
+        await self._sessions.in_thread(partial(self._sessions.stored.definition_of, key))
         place = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
         until = request.query_params.get("until", "")
         if until not in ("", "idle"):
@@ -328,7 +329,7 @@ class Api:
         if not query.strip():
             raise Problem(400, "invalid_query", "say what to look for: …/recall?query=words")
         most = whole_number(request, "most", 10, MOST_FOUND)
-        async with self._sessions.using(_key_of(request, caller), caller) as live:
+        async with self._sessions.open.using(_key_of(request, caller), caller) as live:
             hits = await self._sessions.in_thread(partial(live.recall, query[:1_000], most))
         return ApiAnswer({"hits": hits})
 
@@ -338,9 +339,9 @@ class Api:
         key = _key_of(request, caller)
 
         def lines() -> Iterator[bytes]:
-            self._sessions.definition_of(key)
+            self._sessions.stored.definition_of(key)
             try:
-                yield from self._sessions.store_of(key.tenant, key.user).export(key.name)
+                yield from self._sessions.stored.store_of(key.tenant, key.user).export(key.name)
             except TranscriptMissing:
                 return
 
@@ -359,7 +360,7 @@ class Api:
         caller = await self._reader.caller(request)
 
         def names() -> list[str]:
-            store = self._sessions.store_of(caller.tenant.name, caller.user)
+            store = self._sessions.stored.store_of(caller.tenant.name, caller.user)
             return [
                 *(f"project/{name}" for name in store.memory().names()),
                 *(f"user/{name}" for name in store.user_memory().names()),
@@ -408,7 +409,7 @@ class Api:
 
     def _memory_file(self, caller: Caller, name: str) -> tuple[Any, str | None]:
         """The folder and the file's name there; None if there is no such file, whatever the name tries."""
-        store = self._sessions.store_of(caller.tenant.name, caller.user)
+        store = self._sessions.stored.store_of(caller.tenant.name, caller.user)
         scope, _, file = name.partition("/")
         folder = store.user_memory() if scope == "user" else store.memory()
         there = scope in ("project", "user") and file in folder.names()
@@ -438,7 +439,7 @@ class _Idle:
     """Uses a session that is not working."""
 
     def __init__(self, sessions: Sessions, key: SessionKey, caller: Caller) -> None:
-        self._using = sessions.using(key, caller)
+        self._using = sessions.open.using(key, caller)
 
     async def __aenter__(self) -> LiveSession:
         live = await self._using.__aenter__()

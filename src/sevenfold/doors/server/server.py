@@ -26,9 +26,10 @@ from sevenfold.doors.server import problems
 from sevenfold.doors.server.accounts import Accounts
 from sevenfold.doors.server.guard import ServerGuard
 from sevenfold.doors.server.metrics import ServerMetrics
+from sevenfold.doors.server.options import ServerOptions
 from sevenfold.doors.server.problems import Problem
 from sevenfold.doors.server.routes import Api
-from sevenfold.doors.server.sessions import ServerOptions, Sessions
+from sevenfold.doors.server.sessions import Sessions
 
 HEAD_SECONDS = 20.0
 """In which the head of a connection's first request has to arrive."""
@@ -142,7 +143,7 @@ class SessionServer:
 
     def _drain(self, api: Api) -> Callable[[], Any]:
         async def drain() -> None:
-            self.left = await self.sessions.drain()
+            self.left = await self.sessions.runs.drain()
             await api.streams.end()
             await self.sessions.close()
 

@@ -113,7 +113,7 @@ class Streams:
         self, key: SessionKey, place: Cursor, before: LiveSession | None
     ) -> tuple[list[bytes], Cursor, LiveSession | None]:
         """The events behind a place: from the feed if the session is open here, else those that last from the log."""
-        live = self._sessions.live(key)
+        live = self._sessions.open.live(key)
         if before is not None and before is not live:
             # It was closed meanwhile; what it told last is not lost.
             rest = before.feed.after(place)
@@ -124,8 +124,8 @@ class Streams:
             return [*fed[0]], fed[1], live
 
         def from_log() -> tuple[list[bytes], Cursor]:
-            definition = self._sessions.definition_of(key)
-            log = self._sessions.log_of(key)
+            definition = self._sessions.stored.definition_of(key)
+            log = self._sessions.stored.log_of(key)
             behind = Cursor(place.position, place.skip)
             raw: list[bytes] = []
             for event in () if log is None else recorded(log, behind, definition.client_tools):
@@ -141,7 +141,7 @@ class Streams:
     async def _state(self, key: SessionKey, live: LiveSession | None) -> Standing:
         if live is not None and not live.feed.closed:
             return await self._sessions.in_thread(live.standing)
-        return await self._sessions.in_thread(partial(self._sessions.recorded_standing, key))
+        return await self._sessions.in_thread(partial(self._sessions.stored.recorded_standing, key))
 
     async def _wait(self, live: LiveSession | None, place: Cursor) -> bool:
         """Wait for news; False if there were none for so long that the stream says that it is alive."""
