@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from sevenfold.archive.profile import cache
-from sevenfold.archive.profile.books import HOUR, SHORT_LIFETIME
+from sevenfold.archive.profile.cache import HOUR, SHORT_LIFETIME
 from sevenfold.archive.profile.figures import BreakSum, CacheBreak, SessionProfile
 from sevenfold.archive.profile.labels import RESULT, SYSTEM, UNLOGGED
 

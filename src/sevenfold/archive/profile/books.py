@@ -12,22 +12,19 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from itertools import chain, groupby
+from itertools import chain
 from math import fsum
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
-from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile import figures
-from sevenfold.archive.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.archive.profile.context import SessionTally, WindowHistory, WindowWatch
+from sevenfold.archive.profile.cache import HOUR, SHORT_LIFETIME, CallReport
+from sevenfold.archive.profile.context import SessionTally, WindowWatch
 from sevenfold.archive.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
+from sevenfold.archive.profile.lane import Lane
 from sevenfold.profiles import Profile, find, names
-from sevenfold.record.usage import BilledCall, ideal_cost
 
-SHORT_LIFETIME = 300
-HOUR = 3600
 LEAST_FILLED = 0.6
 """The least share of its window that a client fills before it compacts automatically."""
 
@@ -90,13 +87,17 @@ class Books:
         self.compactions: list[Shrinking] = []
         self.clearings: list[Shrinking] = []
         self.unrecorded: list[Shrinking] = []
+        """Drops of the prompt's size that no record explains."""
         self.breaks: list[figures.CacheBreak] = []
         self.points: list[Point] = []
+        """The size of every prompt, in the order of the calls."""
         self.peak = 0
         """The largest prompt of them."""
         self.window: int | None = None
+        """The window, where the transcript records it."""
         self.first: str | None = None
         self.last: str | None = None
+        """The times of the first and the newest record, as they are written there."""
         self._lanes: list[Lane] = []
         self.settled: list[CallReport] = []
         """The calls whose report is final."""
@@ -139,8 +140,11 @@ class Books:
         window, known_from = self.window_of(models)
         # If a file contains only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
-        compactions = [*self.compactions, *self._pending(self.compactions)]
-        clearings = [*self.clearings, *self._pending(self.clearings)]
+        compactions = [
+            *self.compactions,
+            *chain.from_iterable(lane.open_compactions for lane in self._lanes),
+        ]
+        clearings = [*self.clearings, *chain.from_iterable(lane.open_clearings for lane in self._lanes)]
         return SessionProfile(
             **known,
             models=dict(models.most_common()),
@@ -178,36 +182,31 @@ class Books:
             repairs=dict(self.repairs),
         )
 
-    def _pending(self, events: list[Shrinking]) -> list[Shrinking]:
-        """The events of this list after which no prompt came yet."""
-        return [*chain.from_iterable(lane.pending_of(events) for lane in self._lanes)]
-
     def window_of(self, models: Counter[str]) -> tuple[int | None, str | None]:
-        """The window and its source: recorded in the transcript, inferred from what happened, or the model's.
-
-        A client compacts automatically shortly before its window is full. So if it did so far below the model's window,
-        it used a smaller one: the smallest window of any of the provider's models that fits every prompt.
-        """
+        """The window and its source: recorded in the transcript, inferred from what happened, or the model's."""
         if self.window:
             return self.window, "recorded"
         profile = find(models.most_common(1)[0][0]) if models else None
         if profile is None or not profile.known:
             return None, None
+        inferred = self._inferred_window(profile)
+        return (profile.window, "model") if inferred == profile.window else (inferred, "inferred")
+
+    def _inferred_window(self, profile: Profile) -> int:
+        """The window that the client seems to have used: the smallest of the provider's that fits every prompt.
+
+        A client compacts automatically shortly before its window is full. So if it did so far below the model's window,
+        it used a smaller one; and if a prompt was larger than that window, it used a larger one.
+        """
         sizes_at_compaction = [
             event.tokens_before or 0 for event in self.compactions if event.trigger == "auto"
         ]
         compacted_early = sizes_at_compaction and max(sizes_at_compaction) < LEAST_FILLED * profile.window
-        if compacted_early or self.peak > profile.window:
-            provider_windows = (
-                profile_of_model.window
-                for profile_of_model in map(find, names())
-                if profile_of_model.provider == profile.provider
-            )
-            fitting = (window for window in provider_windows if window >= self.peak)
-            inferred = min(fitting, default=profile.window)
-            if inferred != profile.window:
-                return inferred, "inferred"
-        return profile.window, "model"
+        if not compacted_early and self.peak <= profile.window:
+            return profile.window
+        candidates = map(find, names())
+        windows = [candidate.window for candidate in candidates if candidate.provider == profile.provider]
+        return min((window for window in windows if window >= self.peak), default=profile.window)
 
 
 def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
@@ -248,162 +247,3 @@ E = TypeVar("E", figures.CacheBreak, Shrinking)
 def _renumbered(events: Sequence[E], main: int) -> list[E]:
     """The events, with lane 0 for the main conversation, whichever its number was."""
     return [structs.replace(event, lane=0) if event.lane == main else event for event in events]
-
-
-class Lane:
-    """One conversation of a session."""
-
-    def __init__(self, books: Books, number: int) -> None:
-        self.number = number
-        self.calls = 0
-        self.context = WindowHistory(books.tally, books.watch.window(number) if books.watch else None)
-        self._books = books
-        self._cache = CacheFollower()
-        self._open: CallReport | None = None
-        self._prompt: int | None = None
-        self._model = ""
-        self._rewound = False
-        self._skipped = False
-        self._compactions = 0
-        self._lifetime = SHORT_LIFETIME
-        self._billed: list[tuple[int, Profile, BilledCall]] = []
-        """Calls, each with the number of compactions before it and its model's profile."""
-        self._pending: list[tuple[list[Shrinking], Shrinking]] = []
-        """Compactions and clearings since the last call, each with the list it is added to."""
-
-    def skipped(self, report: CallReport) -> None:
-        """Follow a call that is not counted; drops the compactions and clearings just before it as well."""
-        self._settle()
-        self._skipped = True
-        if report.usage is not None:
-            self.context.called(report.prompt, report.profile.tokenizer, counted=False)
-            self._cache.check(report, 0)
-            self._pending = []
-            self._rewound = False
-            self._prompt = report.prompt
-            self._model = report.model
-
-    def called(self, report: CallReport) -> None:
-        """Count a call with everything in the context."""
-        self._settle()
-        books = self._books
-        prompt = report.prompt
-        books.calls += 1
-        self.calls += 1
-        self._open = report
-        if report.usage is None:
-            return
-        self.context.called(prompt, report.profile.tokenizer)
-        if lost := self._cache.check(report, books.calls):
-            books.breaks.append(structs.replace(lost, request=self.calls, lane=self.number))
-        self._note_shrinking(prompt, report.model)
-        books.points.append(Point(report.at, prompt, self.number))
-        books.peak = max(books.peak, prompt)
-        if books.watch is not None:
-            books.watch.called(self.number, self.calls, report)
-
-    def update_report(self, report: CallReport) -> None:
-        """Update the report of the newest call: while an answer streams in, each report has more output."""
-        if self._open is None or report.usage is None:
-            return
-        usage_so_far = self._open.usage
-        if usage_so_far is None or report.usage.output_tokens >= usage_so_far.output_tokens:
-            self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
-            if self._books.watch is not None:
-                self._books.watch.updated(self.number, self._open)
-
-    def compacted(self, trigger: str, tokens_before: int | None) -> None:
-        """Record a compaction: a summary replaced the context."""
-        self._settle()
-        self._compactions += 1
-        self._cache.happened(caching.COMPACTION)
-        event = self._shrinking(trigger, tokens_before or self._prompt)
-        self._pending.append((self._books.compactions, event))
-
-    def cleared(self, trigger: str, results: int) -> None:
-        """Record a clearing: old results were removed from the context."""
-        self._cache.happened(caching.CLEARING)
-        event = self._shrinking(trigger, self._prompt, results=results)
-        self._pending.append((self._books.clearings, event))
-
-    def happened(self, event: str) -> None:
-        """Record that something else left the context or returned to it; ``event`` names the cause."""
-        self._rewound = True
-        self._cache.happened(event)
-
-    def changed(self, cause: str) -> None:
-        """Record that a request differs from the one before it, as a gateway saw it; ``cause`` says in what."""
-        self._cache.happened(cause)
-
-    @property
-    def open_report(self) -> CallReport | None:
-        """The report of the newest call, which may still grow."""
-        return self._open
-
-    def pending_of(self, events: list[Shrinking]) -> list[Shrinking]:
-        """What is still to be added to this list of the books, in a lane that counts it."""
-        counted = self.calls or not self._skipped
-        return [event for target, event in self._pending if target is events and counted]
-
-    def close(self) -> None:
-        """Count everything still pending."""
-        self._settle()
-        if self.calls or not self._skipped:
-            self._count_shrinkings(None)
-        self.context.close()
-
-    def ideal_cost(self) -> float:
-        """The cost of the priced calls with a perfect cache, which restarts at compactions and model changes."""
-        runs = groupby(
-            [*self._billed, *self._bill_of(self._open)], key=lambda call: (call[0], call[1].model)
-        )
-        listed = [list(run) for _, run in runs]
-        return fsum(ideal_cost([call for *_, call in run], run[0][1]) or 0.0 for run in listed)
-
-    def _note_shrinking(self, prompt: int, model: str) -> None:
-        """Record the size after a compaction or clearing, or a drop in prompt size that no record explains."""
-        prompt_before = self._prompt or 0
-        recorded = bool(self._pending)
-        self._count_shrinkings(prompt)
-        if not recorded and not self._rewound and self._model == model and is_fall(prompt_before, prompt):
-            event = Shrinking(
-                self._books.calls - 1,
-                "unrecorded",
-                prompt_before,
-                prompt,
-                request=self.calls - 1,
-                lane=self.number,
-            )
-            self._books.unrecorded.append(event)
-        self._rewound = False
-        self._prompt = prompt
-        self._model = model
-
-    def _shrinking(self, trigger: str, tokens_before: int | None, results: int = 0) -> Shrinking:
-        return Shrinking(
-            self._books.calls, trigger, tokens_before, None, results, request=self.calls, lane=self.number
-        )
-
-    def _count_shrinkings(self, prompt: int | None) -> None:
-        for events, event in self._pending:
-            events.append(structs.replace(event, tokens_after=prompt))
-        self._pending = []
-
-    def _settle(self) -> None:
-        """Finish the newest call: its last report is final."""
-        report = self._open
-        self._open = None
-        if report is None:
-            return
-        self._books.settled.append(report)
-        self._billed += self._bill_of(report)
-        if report.usage:
-            self._lifetime = lifetime_of(report.usage) or self._lifetime
-
-    def _bill_of(self, report: CallReport | None) -> list[tuple[int, Profile, BilledCall]]:
-        """What a call adds to the bill; nothing if its usage is not known."""
-        if report is None or report.usage is None:
-            return []
-        lifetime = lifetime_of(report.usage) or self._lifetime
-        call = BilledCall(report.prompt, report.usage.output_tokens, lifetime)
-        return [(self._compactions, report.profile, call)]

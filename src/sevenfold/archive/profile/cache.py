@@ -19,6 +19,10 @@ BREAK_SHARE = 0.05
 BREAK_TOKENS = 2_000
 """A drop in cache reads by more than this share and more than this many tokens is a break."""
 
+SHORT_LIFETIME = 300
+HOUR = 3600
+"""The lifetimes of cache entries that are priced, in seconds."""
+
 COMPACTION = "compaction"
 CLEARING = "clearing"
 REWIND = "rewind"

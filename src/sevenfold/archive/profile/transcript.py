@@ -7,7 +7,7 @@ books. Each sub-agent in the same file gets its own fold and lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,10 +17,12 @@ from msgspec import Raw, Struct, structs
 
 from sevenfold.archive.profile import cache as caching
 from sevenfold.archive.profile import labels
-from sevenfold.archive.profile.books import Books, Lane, Scope, SessionWatch, seconds
+from sevenfold.archive.profile.books import Books, Scope, SessionWatch, seconds
 from sevenfold.archive.profile.cache import CallReport
 from sevenfold.archive.profile.figures import SessionProfile
 from sevenfold.archive.profile.labels import CallLabel, ContextPiece
+from sevenfold.archive.profile.lane import Lane
+from sevenfold.archive.profile.thinning import is_position, without_content
 from sevenfold.archive.readers import codex
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
@@ -48,7 +50,11 @@ KNOWN_TYPES = frozenset(
     }
 )
 _STREAM_START = 8
-"""The most output tokens in a usage report made at the start of an answer."""
+"""The most output tokens in a usage report made at the start of an answer.
+
+Claude Code writes each block of an answer as a record, the early ones with the usage that `message_start` reports: a
+few output tokens, whatever the answer becomes.
+"""
 
 
 class _Reason(Struct, frozen=True):
@@ -110,9 +116,11 @@ class TranscriptReader:
         self._labels: dict[str, str] = {}
         self._first_words = ""
         self._queue = Queue()
+        """The user's messages that Claude Code records only as queued."""
         self._main: _Conversation | None = None
         self._side: dict[str, _Conversation] = {}
         self._side_of: dict[str, str] = {}
+        """The sub-agent of each record of one, by the record's id."""
         self._speaking: _Conversation | None = None
         """The conversation of the newest record."""
 
@@ -230,6 +238,17 @@ class TranscriptReader:
         return self._side_of[entry.uuid]
 
 
+class _Prefix(Struct, frozen=True):
+    """Hashes of what requests begin with."""
+
+    tools: int
+    system: int
+
+    @classmethod
+    def of(cls, epoch: Epoch) -> _Prefix:
+        return cls(hash(tuple(map(bytes, epoch.tools))), hash(tuple(map(bytes, epoch.system))))
+
+
 class _Conversation:
     """One conversation: its fold, and its lane of the books."""
 
@@ -244,12 +263,15 @@ class _Conversation:
         self._shrunk: set[str] = set()
         """The ids of all compactions and clearings so far."""
         self._restarting = False
+        """Whether the fold restarted at a boundary, and what the compaction keeps is not known yet."""
         self._calls: dict[str, CallLabel] = {}
         self._newest = ""
+        """The id of the newest call that is counted: several records may report it."""
         self._heard_at: float | None = None
+        """The time of the newest record: what the model then answers was asked at that time."""
         self._repairs: set[tuple[str, str]] = set()
-        self._begins: tuple[int, int] | None = None
-        """Hashes of the tools and the system prompt with which requests of our own begin."""
+        self._prefix: _Prefix | None = None
+        """What requests of our own begin with; None in transcripts of other tools, which do not record it."""
         self._heard: Said | None = None
         """The newest record with its content, if the view has it without."""
 
@@ -287,14 +309,15 @@ class _Conversation:
             for change in decision.changes:
                 self._lane.changed(f"{change}_changed")
         elif isinstance(decision, Epoch):
-            begins = (hash(tuple(map(bytes, decision.tools))), hash(tuple(map(bytes, decision.system))))
-            if self._begins is not None and decision.boundary is None:
-                for part_name, earlier, later in zip(
-                    ("tools", "system"), self._begins, begins, strict=True
-                ):
-                    if earlier != later:
-                        self._lane.changed(f"{part_name}_changed")
-            self._begins = begins
+            earlier = self._prefix
+            self._prefix = _Prefix.of(decision)
+            # At a compaction the cache is lost anyway, whatever else changes with it.
+            if earlier is None or decision.boundary is not None:
+                return
+            if self._prefix.tools != earlier.tools:
+                self._lane.changed("tools_changed")
+            if self._prefix.system != earlier.system:
+                self._lane.changed("system_changed")
 
     def finish(self) -> None:
         """Count the repairs; called after the last entry."""
@@ -321,7 +344,7 @@ class _Conversation:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
         elif items:
-            # Not at the boundary itself: only with its summary is it known what it keeps.
+            # Not at the boundary itself: only with the summary after it is it known what the compaction keeps.
             self._restarting = False
             self._lane.context.restart(live)
             in_view = {*chain.from_iterable(item.record.calls for item in items)}
@@ -340,6 +363,7 @@ class _Conversation:
         view = self._new_view()
         for item in sorted(items, key=lambda item: item.seq):
             if item.seq == first:
+                # As another tool's: a boundary of our own counts only with its commit, which is not added here.
                 view.add(structs.replace(boundary, own=False))
             view.add(item.record)
         # A new fold does not know what was cleared in a kept message: if that differs, keep the old fold.
@@ -377,7 +401,9 @@ class _Conversation:
         message = _decode(_message, head.message, _Message())
         usage = answer.usage
         call = answer.message_id or head.request_id or answer.uuid
-        partial = message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
+        at_start = (
+            message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
+        )
         reason = message.diagnostics.cache_miss_reason if message.diagnostics else None
         report = CallReport(
             model=answer.model,
@@ -385,15 +411,18 @@ class _Conversation:
             last_prompt=_prompt(usage) if usage else None,
             at=self._heard_at or at,
             reason=reason.type if reason else "",
-            whole=not partial,
+            whole=not at_start,
         )
         if call == self._newest:
             self._lane.update_report(report)
         elif call not in self._reader.call_ids:
             self._reader.call_ids.add(call)
-            counted = self._reader.scope.counts(call, report.at)
-            self._newest = call if counted else ""
-            (self._lane.called if counted else self._lane.skipped)(report)
+            if self._reader.scope.counts(call, report.at):
+                self._newest = call
+                self._lane.called(report)
+            else:
+                self._newest = ""
+                self._lane.skipped(report)
 
     def _pieces(self, item: Item) -> Iterator[tuple[Hashable, Callable[[], ContextPiece]]]:
         """Yield the shown blocks of a record, named."""
@@ -414,7 +443,7 @@ class _Conversation:
 
     def _original(self, item: Item, block: Block) -> Block:
         """The block with its content."""
-        if len(block.raw) > _LONGEST_PLACE:
+        if not is_position(block.raw):
             return block
         message = self._heard
         if message is None or message.uuid != item.record.uuid:
@@ -425,47 +454,18 @@ class _Conversation:
         return message.blocks[index] if message is not None and index < len(message.blocks) else block
 
 
-_LONGEST_PLACE = 5
-_SHORT = 64
-_THINNED = frozenset({"text", "thinking", "tool_use", "tool_result"})
-_SHOWN_OTHERWISE = (b"is_error", b"toolset", b"image", b"document")
-"""Of results with these, the fold needs more than the id."""
-
-
-def without_content(message: Said, parent: str | None) -> Said:
-    """A record as the fold needs it: blocks have their place in the record instead of their bytes.
-
-    Many megabytes of content stay where they are stored. Short blocks, and those that the fold looks into, keep theirs.
-    """
-    thinned = tuple([_thinned(index, block) for index, block in enumerate(message.blocks)])
-    return structs.replace(message, blocks=thinned, parent=parent, timestamp="", model="", usage=None)
-
-
-def _thinned(index: int, block: Block) -> Block:
-    raw = block.raw
-    if len(raw) <= _SHORT or block.kind not in _THINNED or block.blank:
-        return block
-    if block.kind == "tool_result" and any(mark in raw for mark in _SHOWN_OTHERWISE):
-        return block
-    return Block(block.kind, b"%d" % index, block.id) if block.id else _placeholder(block.kind, index)
-
-
-@cache
-def _placeholder(kind: str, index: int) -> Block:
-    return Block(kind, b"%d" % index)
-
-
 def _key(item: Item, block: Block) -> Hashable:
     """The name of a shown block; it includes its bytes or their hash, as a block may be replaced."""
     raw = block.raw
-    return (item.record.uuid, raw if len(raw) <= _LONGEST_PLACE else hash(raw))
+    return (item.record.uuid, raw if is_position(raw) else hash(raw))
 
 
 def _cause(entry: Entry) -> str:
     """The cause for content leaving the context without a compaction."""
-    took_out = isinstance(entry, Clearing | Decision)
-    back = isinstance(entry, Decision) and isinstance(entry.record, Undone | Rewound)
-    return caching.CLEARING if took_out and not back else caching.REWIND
+    if isinstance(entry, Decision) and isinstance(entry.record, Undone | Rewound):
+        return caching.REWIND
+    # A message takes nothing out by itself: if content leaves with it, it was written on another branch.
+    return caching.CLEARING if isinstance(entry, Clearing | Decision) else caching.REWIND
 
 
 def _prompt(usage: Usage) -> int:

@@ -26,7 +26,7 @@ from sevenfold.doors.server.live import LiveSession, SessionKey
 from sevenfold.doors.server.metrics import ServerMetrics
 from sevenfold.doors.server.options import ServerOptions
 from sevenfold.doors.server.stored_sessions import StoredSessions
-from sevenfold.doors.server.threads import Threads
+from sevenfold.doors.server.threads import ServerThreads
 from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.ports import Client
 from sevenfold.profiles import find
@@ -43,7 +43,7 @@ class OpenSessions:
         accounts: Accounts,
         metrics: ServerMetrics,
         stored: StoredSessions,
-        threads: Threads,
+        threads: ServerThreads,
     ) -> None:
         self._options = options
         self._accounts = accounts

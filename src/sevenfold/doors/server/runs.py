@@ -25,7 +25,7 @@ from sevenfold.doors.server.metrics import ServerMetrics
 from sevenfold.doors.server.open_sessions import OpenSessions
 from sevenfold.doors.server.options import ServerLimits
 from sevenfold.doors.server.problems import Problem
-from sevenfold.doors.server.threads import Threads
+from sevenfold.doors.server.threads import ServerThreads
 from sevenfold.errors import SevenfoldError, TranscriptLocked
 from sevenfold.jobs import JobLimits, JobSpec, RunningJob
 from sevenfold.stores.files import safe_name
@@ -60,7 +60,7 @@ class Runs:
         accounts: Accounts,
         metrics: ServerMetrics,
         open_sessions: OpenSessions,
-        threads: Threads,
+        threads: ServerThreads,
     ) -> None:
         self.draining = False
         """Whether no new runs are started because the server is stopping."""

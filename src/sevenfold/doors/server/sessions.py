@@ -14,7 +14,7 @@ from sevenfold.doors.server.open_sessions import OpenSessions
 from sevenfold.doors.server.options import ServerLimits, ServerOptions
 from sevenfold.doors.server.runs import ADOPTING_SECONDS, Runs
 from sevenfold.doors.server.stored_sessions import StoredSessions
-from sevenfold.doors.server.threads import Threads
+from sevenfold.doors.server.threads import ServerThreads
 from sevenfold.errors import SevenfoldError
 
 __all__ = ["ServerLimits", "ServerOptions", "Sessions"]
@@ -30,7 +30,7 @@ class Sessions:
     def __init__(self, options: ServerOptions, accounts: Accounts, metrics: ServerMetrics) -> None:
         self.options = options
         self.accounts = accounts
-        self.threads = Threads(options.limits.requests)
+        self.threads = ServerThreads(options.limits.requests)
         self.stored = StoredSessions(options, accounts)
         self.open = OpenSessions(options, accounts, metrics, self.stored, self.threads)
         self.runs = Runs(options.limits, accounts, metrics, self.open, self.threads)

@@ -12,7 +12,7 @@ FEWEST = 8
 """The fewest threads, however few requests a server may answer at once: it has work of its own."""
 
 
-class Threads:
+class ServerThreads:
     """A limited number of threads."""
 
     def __init__(self, at_once: int) -> None:
