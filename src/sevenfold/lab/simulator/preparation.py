@@ -26,7 +26,8 @@ from sevenfold.profiles import LONG_WINDOW, Profile
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
 """The beta header that Claude Code sends with system messages, even to models not documented to accept them."""
 DROPPED = "thinking_dropped"
-MOST_TOOLS = 1_000
+KEPT_ANYWAY = "thinking_mismatch_allowed"
+MAX_TOOL_REFERENCES = 1_000
 """How many distinct tools a `compaction` block can record."""
 _CHANGED = {
     "system": "The `system` prompt differs from the one this block was created with.",
@@ -78,7 +79,7 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
     _check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
-    transformations = _judge(bindings.checks, body, profile, features, sim.setup.account == "new")
+    transformations = _transformations_of_thinking(bindings.checks, body, profile, features, sim)
     dropped = {
         transformation["path"] for transformation in transformations if transformation["type"] == DROPPED
     }
@@ -88,7 +89,8 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     edited, applied = apply_edits(
         total(head), shown, body.get("context_management"), profile, sim.scales, holds=sim.setup.edits_hold
     )
-    ready = PreparedRequest(
+    _check_lifetimes((*head, *edited), sim)
+    return PreparedRequest(
         body=body,
         profile=profile,
         features=features,
@@ -102,11 +104,14 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
         salts=_salts(body, profile, features, prompt),
         deleted=deleted,
     )
-    for part in (*head, *edited):
+
+
+def _check_lifetimes(parts: Parts, sim: Simulator) -> None:
+    """Raise for a marker of one hour if this account may not use it."""
+    for part in parts:
         if part.ttl == "1h" and not sim.setup.long_lifetime:
             # No provider documents the wording of this error.
             raise extra(f"{part.path}.cache_control.ephemeral.ttl")
-    return ready
 
 
 def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
@@ -114,6 +119,7 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
     if SYSTEM_MESSAGES in features.betas:
         facts = replace(facts, system_messages=True)
     if body.get("compaction") is not None:
+        # A conversation that is to be summarised may end with an answer, whether or not the model accepts prefills.
         facts = replace(facts, prefill=True)
         if not features.counting:
             _check_range(body["messages"])
@@ -124,14 +130,14 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
         system=body.get("system") or (),
         automatic=body.get("cache_control"),
     )
-    for refusal in broken[:1]:
+    if broken:
+        refusal = broken[0]
         code = refusal.code if refusal.code.startswith("compaction_") else None
         raise invalid(refusal.message, code=code)
 
 
 def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
-    """The prompt with thinking counted in full, not by its visible text."""
-
+    """The prompt with thinking counted in full: what a block shows is a summary of it, or nothing."""
     items = []
     for item in prompt.items:
         tokens = sim.binder.tokens(item) if item.is_thinking else None
@@ -140,20 +146,21 @@ def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
     return replace(prompt, items=tuple(items))
 
 
-def _judge(
-    checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
+def _transformations_of_thinking(
+    checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, sim: Simulator
 ) -> tuple[Json, ...]:
     """Report blocks that are dropped, or kept although a check failed; raises where a failed check is an error."""
     chosen_behavior = ((body.get("thinking") or {}).get("block_binding") or {}).get(
         "prefix_mismatch_behavior"
     )
-    rule = profile.thinking.on_mismatch
-    enforced = chosen_behavior == "error" or (
-        not chosen_behavior and (rule == "error" or (rule == "by_account" and new_account))
-    )
-    answer_indices = (
+    if chosen_behavior:
+        mismatch_is_error = chosen_behavior == "error"
+    else:
+        rule = profile.thinking.on_mismatch
+        mismatch_is_error = rule == "error" or (rule == "by_account" and sim.setup.account == "new")
+    answer_indices = [
         index for index, message in enumerate(body["messages"]) if message["role"] == "assistant"
-    )
+    ]
     last_answer = max(answer_indices, default=-1)
     reported: list[Json] = []
     for check in checks:
@@ -161,10 +168,11 @@ def _judge(
             raise invalid(_tampered(check, last_answer))
         if not check.reason:
             continue
-        by_prefix = check.reason == "prefix_binding_mismatch"
-        if by_prefix and enforced:
+        is_mismatch = check.reason == "prefix_binding_mismatch"
+        if is_mismatch and mismatch_is_error:
             raise invalid(_mismatch(check, features))
-        kind = "thinking_mismatch_allowed" if by_prefix and not chosen_behavior else DROPPED
+        # Where a mismatch is no error by default, as in old accounts, the block is kept and reported.
+        kind = KEPT_ANYWAY if is_mismatch and not chosen_behavior else DROPPED
         reported.append({"type": kind, "path": check.item.path, "reason": check.reason})
     return tuple(reported)
 
@@ -194,26 +202,31 @@ def _mismatch(check: ThinkingCheck, features: ApiFeatures) -> str:
 
 
 def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestPrompt) -> Salts:
-    default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
-    thinking = body.get("thinking") or default
+    """What decides about a cache hit besides the prompt itself."""
+    default_thinking = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
+    thinking = body.get("thinking") or default_thinking
     output = body.get("output_config") or {}
     blocks: list[Json] = []
     for item in prompt.items:
         blocks += [item.block, *inner_blocks(item.block)]
-    settings = [
+    # A field that is left out and one that has its default value make no difference.
+    message_settings = [
         body.get("tool_choice") or {"type": "auto"},
         [thinking.get("type"), thinking.get("budget_tokens")],
         output.get("effort") or profile.effort,
         output.get("task_budget"),
         body.get("context_management"),
         sorted(features.betas),
-        "image" in map(kind_of, blocks),
+        "image"
+        in map(kind_of, blocks),  # the first image, and the removal of the last, invalidate messages
     ]
-    citations = (item.block.get("citations") for item in prompt.items)
+    citations = [item.block.get("citations") for item in prompt.items]
+    cites = any(isinstance(config, dict) and config.get("enabled") for config in citations)
+    speed = str(body.get("speed") or "standard")
     return Salts(
-        digest(profile.name.encode(), str(body.get("speed") or "standard").encode()),
-        value_digest(any(isinstance(config, dict) and config.get("enabled") for config in citations)),
-        value_digest(settings),
+        root=digest(profile.name.encode(), speed.encode()),
+        system=value_digest(cites),
+        messages=value_digest(message_settings),
     )
 
 
@@ -228,7 +241,9 @@ def _check_range(messages: Sequence[Json]) -> None:
     elif _unfinished(all_turns[-1]):
         code = "incomplete_turn"
         message = "The compaction request ends on an `assistant` turn that is not finished."
-    elif len({block.block.get("name") for block in spoken if block.kind == "tool_use"}) > MOST_TOOLS:
+    elif (
+        len({block.block.get("name") for block in spoken if block.kind == "tool_use"}) > MAX_TOOL_REFERENCES
+    ):
         code = "too_many_tool_references"
         message = "The conversation references more distinct tools than a `compaction` block can record."
     else:
