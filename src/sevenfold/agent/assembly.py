@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from sevenfold.agent import slots
 from sevenfold.agent.agent_events import Notice, Reporter
-from sevenfold.agent.checkpoints import Checkpoints, MirroredFolder
+from sevenfold.agent.checkpoint_files import MirroredFolder
+from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.executor import AgentHooks, Callbacks, Executor, refuse
 from sevenfold.agent.home import AgentHome
 from sevenfold.agent.instructions import LoadedFile

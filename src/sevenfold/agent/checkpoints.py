@@ -17,24 +17,32 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from difflib import unified_diff
+from itertools import dropwhile
 from pathlib import Path
-from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
+from sevenfold.agent.checkpoint_files import (
+    By,
+    CallBegan,
+    CallsEnded,
+    FileChange,
+    FilesChanged,
+    FilesSeen,
+    FileState,
+    Journal,
+    JournalLine,
+    MirroredFolder,
+    RestoreBegan,
+    StoredContents,
+)
 from sevenfold.agent.permissions.known_programs import is_read_only
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.permissions.shell import parse
 from sevenfold.errors import Refused, TranscriptError
-from sevenfold.stores.files import private_folder, private_opener
-from sevenfold.stores.mirror import Mirror
 
 LARGEST_FILE = 2 * 1024 * 1024
-LARGEST_FOLDER = 200 * 1024 * 1024
-"""The most bytes of contents that are stored altogether."""
 MOST_FILES = 100_000
 TOO_LARGE = "larger than 2 MB"
 FULL = "200 MB are kept already"
@@ -42,68 +50,7 @@ UNREADABLE = "cannot be read"
 SECRET = "it holds a secret"
 YOURS = "you have changed it since"
 CLOCK_STEP = 50_000_000
-"""Nanoseconds by which a file's timestamps may lag behind the clock."""
-
-By = Literal["agent", "user", "rewind"]
-
-
-class FileState(Struct, frozen=True, omit_defaults=True):
-    """The content (by hash) and mode of a file at one time."""
-
-    digest: str
-    mode: int
-    unkept: str = ""
-    """Why the content is not stored; then ``digest`` only distinguishes it from other states. Empty if it is stored."""
-
-
-Tree = Mapping[str, FileState | None]
-"""File states by path relative to the workspace; None: the file does not exist."""
-
-
-class FilesSeen(Struct, frozen=True, tag="seen"):
-    """Files that were scanned for the first time."""
-
-    files: Tree
-    whole: bool = False
-    """Whether all files of the workspace are known from now on."""
-
-
-class CallBegan(Struct, frozen=True, tag="began"):
-    """A call that may change files began."""
-
-    tip: str
-    """The newest record of the conversation at that time."""
-    at: int
-    """The time, in nanoseconds since 1970."""
-
-
-class CallsEnded(Struct, frozen=True, tag="ended"):
-    """The last running call that may change files has ended."""
-
-
-class FileChange(Struct, frozen=True):
-    """The states of one file before and after a change."""
-
-    path: str
-    before: FileState | None
-    after: FileState | None
-
-
-class FilesChanged(Struct, frozen=True, tag="changed"):
-    """Files were changed, by the agent, the user or a rewind."""
-
-    tip: str
-    by: By
-    files: tuple[FileChange, ...]
-
-
-class RestoreBegan(Struct, frozen=True, tag="restoring"):
-    """A restore began; the next `FilesChanged` by a rewind ends it."""
-
-    files: tuple[FileChange, ...]
-
-
-Line = FilesSeen | CallBegan | CallsEnded | FilesChanged | RestoreBegan
+"""Nanoseconds by which a file's timestamps may lag behind the clock: kernels advance theirs only with each tick."""
 
 
 class RestorePlan(Struct, frozen=True):
@@ -115,15 +62,6 @@ class RestorePlan(Struct, frozen=True):
     """Paths among them that the user should confirm, and why."""
     lost: Mapping[str, str] = {}
     """Paths of files that cannot be restored, and why."""
-
-
-class MirroredFolder(Struct, frozen=True):
-    """A folder, and what copies it to a store if it is not the store's own."""
-
-    path: Path
-    mirror: Mirror | None = None
-    check: Callable[[], None] = lambda: None
-    """Raises if another writer took over the session; the mirror's store checks that itself."""
 
 
 class Checkpoints:
@@ -145,9 +83,8 @@ class Checkpoints:
         self.problem = ""
         """Why changes by commands cannot be restored; empty if they can."""
         mirrored = folder if isinstance(folder, MirroredFolder) else MirroredFolder(folder)
-        self._folder = mirrored.path
-        self._mirror = mirrored.mirror
-        self._check = mirrored.check
+        self._contents = StoredContents(mirrored)
+        self._journal = Journal(mirrored)
         self._workspace = workspace
         self._listing = listing
         self._tip = tip
@@ -157,12 +94,14 @@ class Checkpoints:
         self._running_calls: list[Sequence[str] | None] = []
         """The files that each running call may change; None: any file."""
         self._first_began = 0
+        """When the first of the running calls began, in nanoseconds since 1970."""
         self._states_read: dict[str, tuple[tuple[int, ...], FileState]] = {}
         """File states with the stat data they were read at, so that unchanged files are not read again."""
         self._known: dict[str, FileState | None] = {}
+        """The state of each file when it was last scanned."""
         self._all_known = False
+        """Whether all files of the workspace were scanned once."""
         self._changes: list[FilesChanged] = []
-        self._stored_bytes = -1
         self._unended_tip = ""
         """The tip when a call began that has not ended, in this process or an earlier one; empty if there is none."""
         self._restoring: Sequence[FileChange] = ()
@@ -175,10 +114,10 @@ class Checkpoints:
         """Scan and record the state before a call that may change these files; None: any file."""
         with self._lock:
             names = self._names(paths)
+            # While anything of the agent's runs, its changes cannot be told from the user's: they count as the agent's.
             self._record_differences(names, "agent" if self._running_calls or self._busy() else "user")
-            self._write(
-                CallBegan(self._tip() or "?", self._first_began if self._running_calls else time.time_ns())
-            )
+            began = self._first_began if self._running_calls else time.time_ns()
+            self._write(CallBegan(self._tip() or "?", began))
             self._running_calls.append(names)
 
     def end(self, paths: Sequence[str] | None = None) -> None:
@@ -267,7 +206,8 @@ class Checkpoints:
             return None
         except OSError:
             return FileState("", 0, UNREADABLE)
-        if time.time_ns() - file_stat.st_ctime_ns > CLOCK_STEP:  # else a change may keep the timestamp
+        # A file that was changed this moment may be changed again without another timestamp, so it is read again.
+        if time.time_ns() - file_stat.st_ctime_ns > CLOCK_STEP:
             self._states_read[name] = fingerprint, state
         return state
 
@@ -281,48 +221,10 @@ class Checkpoints:
         if self._is_secret(content.decode(errors="replace")):
             return FileState(digest, mode, SECRET)
         try:
-            stored = self._store_content(digest, content)
+            stored = self._contents.add(digest, content)
         except (OSError, TranscriptError) as error:
             return FileState(digest, mode, f"it could not be kept ({error})")
         return FileState(digest, mode, "" if stored else FULL)
-
-    # -- contents -------------------------------------------------------------------------------------
-
-    def _object(self, digest: str) -> Path:
-        return self._folder / "contents" / digest[:2] / digest[2:]
-
-    def _store_content(self, digest: str, content: bytes) -> bool:
-        target = self._object(digest)
-        if target.exists():
-            return True
-        if self._stored_bytes < 0:
-            self._stored_bytes = sum(
-                stored_file.stat().st_size for stored_file in self._folder.glob("contents/*/*")
-            )
-        if self._stored_bytes + len(content) > LARGEST_FOLDER:
-            return False
-        self._stored_bytes += len(content)
-        if self._mirror is not None:
-            self._mirror.write(target, content)
-            return True
-        private_folder(target.parent)
-        temporary = target.with_name(f".{target.name}.{threading.get_ident()}.tmp")
-        with open(temporary, "wb", opener=private_opener) as file:
-            file.write(content)
-        temporary.replace(target)
-        return True
-
-    def content(self, state: FileState | None) -> bytes:
-        """The stored content of a file state; raises `Refused` if it is missing or damaged."""
-        if state is None:
-            return b""
-        try:
-            content = self._object(state.digest).read_bytes()
-        except OSError as error:
-            raise Refused(f"its saved content cannot be read: {error}") from error
-        if hashlib.sha256(content).hexdigest() != state.digest:
-            raise Refused("its saved content was changed: it is damaged, or a secret in it was purged")
-        return content
 
     # -- restoring ------------------------------------------------------------------------------------
 
@@ -332,18 +234,7 @@ class Checkpoints:
             if self._running_calls:
                 raise Refused("files are being changed; wait until that is done, or interrupt it")
             self._record_differences(self._tracked_names(), "agent" if self._busy() else "user")
-            first = next(
-                (index for index, change in enumerate(self._changes) if since(change.tip)),
-                len(self._changes),
-            )
-            earlier_states: dict[str, FileState | None] = {}
-            ask: dict[str, str] = {}
-            for change in self._changes[first:]:
-                for file in change.files:
-                    if change.by != "user":
-                        earlier_states.setdefault(file.path, file.before)
-                    elif file.path in earlier_states:
-                        ask[file.path] = YOURS
+            earlier_states, ask = self._before_the_agent(since)
             files: list[FileChange] = []
             lost: dict[str, str] = {}
             for path, earlier in sorted(earlier_states.items()):
@@ -355,13 +246,25 @@ class Checkpoints:
                     continue
                 files.append(FileChange(path, current, earlier))
                 if current is not None and current.unkept:
-                    ask.setdefault(
-                        path, f"what it holds now could not be brought back again: {current.unkept}"
-                    )
-            chosen = {file.path for file in files}
-            return RestorePlan(
-                tuple(files), {path: why for path, why in ask.items() if path in chosen}, lost
-            )
+                    reason = f"what it holds now could not be brought back again: {current.unkept}"
+                    ask.setdefault(path, reason)
+            planned = {file.path for file in files}
+            asked = {path: why for path, why in ask.items() if path in planned}
+            return RestorePlan(tuple(files), asked, lost)
+
+    def _before_the_agent(
+        self, since: Callable[[str], bool]
+    ) -> tuple[dict[str, FileState | None], dict[str, str]]:
+        """The files that the agent has changed since, as they were before, and why to ask about some of them."""
+        earlier_states: dict[str, FileState | None] = {}
+        ask: dict[str, str] = {}
+        for change in dropwhile(lambda change: not since(change.tip), self._changes):
+            for file in change.files:
+                if change.by != "user":
+                    earlier_states.setdefault(file.path, file.before)
+                elif file.path in earlier_states:
+                    ask[file.path] = YOURS
+        return earlier_states, ask
 
     def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
         """Carry out a plan, except for the files in ``but``; returns the files that could not be restored, and why."""
@@ -390,15 +293,17 @@ class Checkpoints:
 
     def _restore_file(self, file: FileChange) -> None:
         path = self._workspace / file.path
-        content = self.content(file.after)
+        content = self._contents.read(file.after)
         if file.after is None:
             path.unlink(missing_ok=True)
+            # The folders that were created for the file go too, as far as they are empty.
             for folder in path.parents:
                 if folder == self._workspace or any(folder.iterdir()):
                     return
                 folder.rmdir()
             return
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A folder on the way may have been replaced by a link since the plan was made.
         if not path.parent.resolve().is_relative_to(self._workspace):
             raise Refused("its folder is a link that leads out of the workspace now")
         temporary = path.with_name(f".{path.name[:80]}.sevenfold.tmp")
@@ -412,41 +317,36 @@ class Checkpoints:
     def difference(self, plan: RestorePlan) -> Iterator[str]:
         """The changes of a plan as unified diffs."""
         for file in plan.files:
-            texts = []
-            for state in (file.before, file.after):
-                content = b"" if state is None or state.unkept else self.content(state)
-                texts.append(None if b"\0" in content else content.decode(errors="replace"))
-            old_text, new_text = texts
-            names = (file.path if file.before else "/dev/null", file.path if file.after else "/dev/null")
+            old_text = self._text(file.before)
+            new_text = self._text(file.after)
+            old_name = file.path if file.before else "/dev/null"
+            new_name = file.path if file.after else "/dev/null"
             if old_text is None or new_text is None or (file.before is not None and file.before.unkept):
-                yield f"--- {names[0]}\n+++ {names[1]}\n(not shown: no text, or too large)\n"
+                yield f"--- {old_name}\n+++ {new_name}\n(not shown: no text, or too large)\n"
             else:
-                yield from unified_diff(
-                    old_text.splitlines(keepends=True), new_text.splitlines(keepends=True), *names
-                )
+                old_lines = old_text.splitlines(keepends=True)
+                new_lines = new_text.splitlines(keepends=True)
+                yield from unified_diff(old_lines, new_lines, old_name, new_name)
+
+    def _text(self, state: FileState | None) -> str | None:
+        """The text of a file state, empty if its content is not stored; None if it is not text."""
+        content = b"" if state is None or state.unkept else self._contents.read(state)
+        return None if b"\0" in content else content.decode(errors="replace")
 
     # -- the journal ----------------------------------------------------------------------------------
 
-    def _write(self, line: Line) -> None:
-        """Apply a journal line to the state in memory, and append it to the journal."""
-        self._apply(line)
-        self._append(msgspec.json.encode(line))
+    def _write(self, line: JournalLine) -> None:
+        """Apply a line to the state in memory, and add it to the journal.
 
-    def _append(self, line: bytes) -> None:
-        """Append a line to the journal; a failure is noted in `problem` and never stops the agent."""
+        A failure is noted in `problem` and never stops the agent.
+        """
+        self._apply(line)
         try:
-            journal = self._folder / "journal.jsonl"
-            if self._mirror is not None:
-                self._mirror.append(journal, line)
-                return
-            self._check()
-            private_folder(self._folder)
-            with open(journal, "ab", opener=private_opener) as file:
-                file.write(line + b"\n")
+            self._journal.append(line)
         except (OSError, TranscriptError) as error:
             self.problem = f"changes cannot be written down: {error}"
 
-    def _apply(self, line: Line) -> None:
+    def _apply(self, line: JournalLine) -> None:
         match line:
             case FilesSeen(files=files, whole=whole):
                 self._known.update(files)
@@ -466,15 +366,10 @@ class Checkpoints:
     def _load(self) -> None:
         """Read the journal, and finish what an earlier process began but did not end."""
         try:
-            lines = (self._folder / "journal.jsonl").read_bytes().split(b"\n")
-        except OSError:
-            return
-        for raw in lines:
-            # A line torn by a kill, or damaged, is skipped: the next scan finds what it would have recorded.
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._apply(msgspec.json.decode(raw, type=Line))
-        if lines[-1]:
-            self._append(b"")
+            for line in self._journal.lines():
+                self._apply(line)
+        except (OSError, TranscriptError) as error:
+            self.problem = f"changes cannot be written down: {error}"
         if self._unended_tip:
             self._record_differences(self._tracked_names(), "agent")
             self._write(CallsEnded())
