@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sevenfold.events import Answered, Event
 from sevenfold.layers.dream import layer as dreams
-from sevenfold.layers.remember.layer import SOURCE
+from sevenfold.layers.remember.reports import SOURCE
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:

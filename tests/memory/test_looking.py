@@ -20,8 +20,9 @@ from sevenfold import OfflineClient, Script
 from sevenfold.clock import ManualClock
 from sevenfold.events import Acted, Answered, SteppedAside
 from sevenfold.layers.remember import others
-from sevenfold.layers.remember.layer import SOURCE, MemoryKeeper, cost_at_end
+from sevenfold.layers.remember.layer import MemoryKeeper, cost_at_end
 from sevenfold.layers.remember.look import Look
+from sevenfold.layers.remember.reports import SOURCE
 from sevenfold.layers.remember.span import portion_of, span_of
 from sevenfold.memory.admission import admit
 from sevenfold.memory.memory import Memory

@@ -50,7 +50,7 @@ from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, Session
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, TranscriptError
-from sevenfold.layers.remember.layer import READS, memory_commands
+from sevenfold.layers.remember.evidence import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, StoredText
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
