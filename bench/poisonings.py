@@ -40,7 +40,7 @@ from sevenfold.cli.chat.print_mode import read_prompt  # noqa: E402
 from sevenfold.clock import ManualClock  # noqa: E402
 from sevenfold.conversation.transcript import Attachment  # noqa: E402
 from sevenfold.layers.compact.extract import facts as facts_of  # noqa: E402
-from sevenfold.layers.remember import layer, others, span  # noqa: E402
+from sevenfold.layers.remember import evidence, looking, others, span  # noqa: E402
 from sevenfold.layers.remember.policy import shown  # noqa: E402
 from sevenfold.layers.remember.span import span_of  # noqa: E402
 from sevenfold.memory.admission import admit  # noqa: E402
@@ -190,11 +190,11 @@ def attempt(way: str, disguise: str, *, later: bool) -> Attempt:
         if later:
             for number in range(3):
                 conversation.user(f"Now look at harbour {number}.")
-        admit(memory, list(facts(text)), layer.witness(conversation), NOW)
+        admit(memory, list(facts(text)), evidence.witness(conversation), NOW)
         # Once more, as a later session sees it: what was stored has been recalled, and is proposed again.
         recalled = shown(fitting(PLANTED, memory.entries(), memory.today(), limit=20), None)
         conversation.note(Recalled(recalled).render())
-        admit(memory, list(facts(recalled or text)), layer.witness(conversation), NOW + 1)
+        admit(memory, list(facts(recalled or text)), evidence.witness(conversation), NOW + 1)
         said = [item.record for item in conversation.transcript.view.items]
     dream(memory, Proposal(same=(tuple(known.entry.file for known in memory.entries()),)))
     spoken = (
@@ -402,11 +402,11 @@ def control_of_closings(*, ways: int = 2) -> list[Attempt]:
         return False
 
     asked = span.others_in
-    layer.others_in = others.others_in = nothing  # type: ignore[attr-defined]
+    looking.others_in = others.others_in = nothing  # type: ignore[attr-defined]
     try:
         return measure_closings(ways=ways)
     finally:
-        layer.others_in = others.others_in = asked  # type: ignore[attr-defined]
+        looking.others_in = others.others_in = asked  # type: ignore[attr-defined]
 
 
 def control(*, ways: int = 5) -> list[Attempt]:
@@ -417,11 +417,11 @@ def control(*, ways: int = 5) -> list[Attempt]:
         said = {item.record.uuid: "\n".join(map(blocks.words_of, item.record.blocks)) for item in items}
         return Witness(said, session="s")
 
-    asked, layer.witness = layer.witness, everything  # type: ignore[assignment]
+    asked, evidence.witness = evidence.witness, everything  # type: ignore[assignment]
     try:
         return measure(ways=ways)
     finally:
-        layer.witness = asked
+        evidence.witness = asked
 
 
 def main() -> int:

@@ -80,11 +80,8 @@ def test_a_task_that_fails_fails_alone(folder: Path) -> None:
     def some(prompt: ModelPrompt) -> Any:
         return [use("Read", "r1", path="nowhere")] if "TASK 1" in prompt.last_text else "Done."
 
-    with world(some) as there, there.agent(folder, name="s", agents=True) as made:
-        team_of(made).definitions = {
-            **team_of(made).definitions,
-            "hasty": AgentDefinition(name="hasty", description="hasty", fork=True, max_turns=1),
-        }
+    hasty = AgentDefinition(name="hasty", description="hasty", fork=True, max_turns=1)
+    with world(some) as there, there.agent(folder, name="s", agents={"hasty": hasty}) as made:
         ended = made.map(TASKS[:3], agent="hasty")
         assert [one.state for one in ended] == ["completed", "failed", "completed"]
 

@@ -23,29 +23,25 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import with_client
 from sevenfold.agent.slots import State
-from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, cheaper_as_fork, model_for
+from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.handover import end_of_work, last_words, task_of
 from sevenfold.agent.team.messages import Post
 from sevenfold.agent.team.presence import TeamMail
 from sevenfold.agent.team.price import ForkPrices
-from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
+from sevenfold.agent.team.roster import AgentEntry, AgentStatus, Roster, agent_id
+from sevenfold.agent.team.starting import Starting
 from sevenfold.agent.team.summary import ProgressLine
 from sevenfold.agent.team.tools import AgentInput, ProgressSink
-from sevenfold.agent.texts import AgentReport, ForkTask
+from sevenfold.agent.texts import AgentReport
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
-from sevenfold.conversation.fork import in_agents_fork
-from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.errors import Refused, SevenfoldError
 from sevenfold.events import AgentChanged
-from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.record.quoting import quoted_lines
-from sevenfold.session.options import unknown
 
 if TYPE_CHECKING:
-    from sevenfold.agent.agent_events import Finished
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.conversation.tasks import TaskRegistry
@@ -87,12 +83,16 @@ class Team:
         self.roster = Roster(parent.conversation, self.owner)
         self.root: Team = self.parent_team.root if self.parent_team else self
         self._parent = parent
+        self._starting = Starting(parent, definitions)
         self._workers: dict[str, _Worker] = {}
         """The working agents, by id."""
         self._warm: dict[str, Signal] = {}
         """For each record that forks start from: signals that the first fork's response has begun."""
         self._news = Signal()
-        self._closing = self._resumed = False
+        """Signals that an agent has ended or a message has come; replaced by a new one each time."""
+        self._closing = False
+        self._resumed = False
+        """Whether the work that an earlier process left was continued."""
         self.prices = ForkPrices(parent)
         """Says what the forks of an answer cost, if the user is to be asked first."""
         self._lock = RLock()
@@ -202,25 +202,7 @@ class Team:
             agent = agent_id(self._parent.store.name, self.owner, call)
             if (existing := self.roster.get(agent)) is not None:
                 return existing
-            definition = self._definition(task.subagent_type or GENERAL)
-            if task.name:
-                check_agent_name(task.name)
-            fork, reason = self._is_fork(definition, task)
-            self._check_room()
-            model = model_for(self._parent, task.model or definition.model)
-            work = AgentStart(
-                agent=agent,
-                name=task.name,
-                agent_type=definition.name,
-                call=call,
-                description=task.description,
-                prompt=task.prompt,
-                model=self._parent.model if fork else model,
-                fork=fork,
-                background=task.run_in_background or definition.background,
-                because=reason,
-                worktree=self._worktree(agent, task.isolation or definition.isolation),
-            )
+            work = self._starting.work_of(task, agent, call, self.root.working)
             return self._record(work)
 
     def map(
@@ -256,62 +238,17 @@ class Team:
         with self._lock:
             if entry.ended is None:
                 raise Refused(f"{entry.label} is still working")
-            self._check_room()
+            self._starting.check_room(self.root.working)
             return self._record(replace(entry.started, prompt=prompt, call="", background=True))
+
+    def would_fork(self, arguments: AgentInput) -> bool:
+        """Whether the agent would begin with this conversation; False if it could not be started at all."""
+        return self._starting.would_fork(arguments)
 
     def _record(self, work: AgentStart) -> AgentEntry:
         entry = self.roster.start(work)
         self._tell(entry)
         return entry
-
-    def _definition(self, kind: str) -> AgentDefinition:
-        definitions = self._parent.descent.definitions if self._parent.descent else ()
-        limits = [definition.agents for definition in definitions if definition.agents is not None]
-        allowed = [name for name in self.definitions if all(name in limit for limit in limits)]
-        if kind not in allowed:
-            raise InputError(unknown("type of agent", kind, allowed))
-        return self.definitions[kind]
-
-    def _is_fork(self, definition: AgentDefinition, task: AgentInput) -> tuple[bool, str]:
-        """Return whether the agent is a fork of this conversation, and why."""
-        if definition.fork is None:
-            return cheaper_as_fork(self._parent, model_for(self._parent, task.model or definition.model))
-        if not definition.fork:
-            return False, "its definition says so"
-        if in_agents_fork(self._parent.store.log):
-            raise Refused(
-                "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
-                "prompt."
-            )
-        if task.model and model_for(self._parent, task.model) != self._parent.model:
-            raise InputError("a fork uses the model of its parent; leave out model")
-        return True, "its definition says so"
-
-    def would_fork(self, arguments: AgentInput) -> bool:
-        """Whether the agent would begin with this conversation; False if it could not be started at all."""
-        try:
-            return self._is_fork(self._definition(arguments.subagent_type or GENERAL), arguments)[0]
-        except (InputError, Refused):
-            return False  # the call itself says what is wrong
-
-    def _check_room(self) -> None:
-        settings = self._parent.store.settings.current()
-        if (self._parent.descent.depth if self._parent.descent else 0) >= settings.agent_depth:
-            raise Refused(
-                f"Agents may start agents only {settings.agent_depth} deep. Do the work yourself, or report what is "
-                "left."
-            )
-        if self.root.working >= settings.agents_at_once:
-            raise Refused(
-                f"{settings.agents_at_once} agents are working already, which is the limit. Wait for one to end."
-            )
-
-    def _worktree(self, agent: str, isolation: str | None) -> str:
-        if isolation is None:
-            return ""
-        if not self._parent.trusted:
-            raise Refused("a working copy is made only in a folder the user trusts")
-        return worktree.add(self._parent.workspace, self._parent.home.scratch / "worktrees" / agent)
 
     # -- running --------------------------------------------------------------------------------
 
@@ -376,13 +313,17 @@ class Team:
     def _result(self, child: Assembly, entry: AgentEntry, worker: _Worker) -> Flow[AgentEnd]:
         conversation = child.conversation
         has_task = bool(conversation.transcript.log.keyed(entry.key))
-        if has_task and (text := _last_words(child)) is not None:
+        if has_task and (text := last_words(child)) is not None:
             # It had finished, but its end was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
         warm = Signal()
         if entry.started.fork and not has_task:
             warm = yield from self._wait_for_cache(child)
-        flow = child.loop.run() if has_task else child.loop.run(self._task(child, entry), entry.key)
+        if has_task:
+            flow = child.loop.run()
+        else:
+            definition = self.definitions[entry.started.agent_type]
+            flow = child.loop.run(task_of(child, entry, definition), entry.key)
         if self._closing or worker.stopped:
             child.loop.interrupt()
         try:
@@ -390,7 +331,7 @@ class Team:
         finally:
             warm.happen()
         yield from worker.line.settle()
-        return self._agent_end(finished, child, entry)
+        return end_of_work(finished, child, entry, self._cost(child, entry))
 
     def _wait_for_cache(self, child: Assembly) -> Flow[Signal]:
         """Let the first of several forks write their shared prefix to the cache; the others wait, then read it."""
@@ -402,40 +343,6 @@ class Team:
                 return warm
         yield from Wait(ahead, WARMING)
         return ahead
-
-    def _task(self, child: Assembly, entry: AgentEntry) -> str:
-        started, definition = entry.started, self.definitions[entry.started.agent_type]
-        if entry.runs > 1:
-            return started.prompt
-        loaded = [child.skill_text(name) for name in definition.skills]
-        task = "\n\n".join(filter(None, (*loaded, definition.initial_prompt, started.prompt)))
-        if not started.fork:
-            return task
-        notes = child.descent.memory_text() if child.descent is not None else ""
-        return "\n\n".join(
-            filter(None, (ForkTask(entry.label, definition.prompt or None, task).render(), notes))
-        )
-
-    def _agent_end(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
-        worktree_note = (
-            worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
-        )
-        text = "\n\n".join(filter(None, (finished.text, worktree_note)))
-        log = child.conversation.transcript.log
-        task_record = log.record(log.keyed(entry.key))
-        ended = AgentEnd(
-            agent=entry.id,
-            text=text,
-            usd=self._cost(child, entry),
-            turns=finished.turns,
-            tokens=finished.tokens,
-            saved_usd=saved_by_cache(log, task_record[0]) if task_record else 0.0,
-        )
-        if finished.end == "done":
-            return ended
-        stopped = finished.end == "interrupted"
-        detail = finished.detail or ENDS[finished.end]
-        return replace(ended, state="cancelled" if stopped else "failed", detail=detail)
 
     def _ended(self, entry: AgentEntry, result: AgentEnd) -> AgentEntry:
         with self._lock:
@@ -600,25 +507,8 @@ STARTED = (
     "{} has started in the background, agentId: {}. Its result comes as a message when it ends: go on with other work, "
     "or end your turn to wait. Do not start it again."
 )
-ENDS: Mapping[str, str] = {
-    "interrupted": "it was stopped",
-    "max_turns": "it had used all the turns it may take",
-    "budget": "the budget is used up",
-    "cut": "its last answer was cut off",
-    "refused": "its model refused to answer",
-    "blocked": "a hook stopped it",
-}
 
 
 def _result(entry: AgentEntry, output: ToolOutput) -> Mapping[str, Any]:
     """Return the output as the result of the call that started an agent."""
     return result_block(ToolCall(entry.started.call, "Agent", {}), output)
-
-
-def _last_words(child: Assembly) -> str | None:
-    """Return an agent's final answer if that is the last message in its log, else None."""
-    view = child.conversation.transcript.view
-    newest = view.newest
-    if newest is None or newest.record.role != "assistant" or view.pending_calls:
-        return None
-    return blocks.text_of(newest.record.blocks)
