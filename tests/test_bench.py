@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from coverage import CoverageData
 
 from bench import fuzz_reader, importing, loop_stall, open_cost, prove, resume, turn_cost
 from bench.peers import sessions
 from bench.peers.adapters import floor, sevenfold_
 from bench.peers.run import ENGINES, adapter_of
 from bench.peers.timing import Bench, Case
-from bench.points import Outcome, Point, all_of, at_most, corpus, counting, faults, mutation, recount
+from bench.points import (
+    Outcome,
+    Point,
+    all_of,
+    at_most,
+    corpus,
+    counting,
+    faults,
+    line_map,
+    mutation,
+    recount,
+)
 from tests.support import Story, call, result, usage
 
 
@@ -349,17 +362,95 @@ def test_a_fault_changes_one_place_and_the_same_seed_gives_the_same_faults(tmp_p
         assert len(spoilt) - len(source) == len(fault.new) - len(fault.old)
 
 
-def test_the_tests_for_a_fault_are_those_of_its_line_the_most_particular_first() -> None:
+def measured_test(seconds: float, total: int, **lines: int) -> line_map.MeasuredTest:
+    """A test that runs one line of each of these modules, and as many in all."""
+    bits = {f"{module}.py": (1 << line).to_bytes(9, "little") for module, line in lines.items()}
+    return line_map.MeasuredTest(seconds, bits, total)
+
+
+def test_the_tests_for_a_fault_are_those_that_run_its_line_the_most_specific_first() -> None:
     fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
-    assert mutation.tests_for(fault, {"a.py": {3: ["near", "far"], 4: ["other"]}}) == ["near", "far"]
-    assert mutation.tests_for(fault, {"a.py": {mutation.AT_IMPORT: ["other"], 4: ["far"]}}) == ["other"]
-    assert mutation.tests_for(fault, {}) == []
-    many = [str(number) for number in range(500)]
-    chosen = mutation.tests_for(fault, {"a.py": {3: many}})
-    assert len(set(chosen)) == mutation.MOST_TESTS
-    assert chosen[:5] == many[:5]
+    far = measured_test(0.1, 9, a=3)
+    near = measured_test(0.1, 2, a=3, b=1)
+    other = measured_test(0.1, 1, a=4)
+    tests = {"test_1.py::far": far, "test_1.py::near": near, "test_1.py::other": other}
+    assert mutation.tests_for(fault, line_map.LineMap(tests)) == ["test_1.py::near", "test_1.py::far"]
+    assert mutation.tests_for(fault, line_map.LineMap()) == []
+
+
+def test_a_line_that_runs_at_import_is_tested_by_what_runs_most_of_its_module() -> None:
+    fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
+    tests = {
+        "test_1.py::hardly": measured_test(0.1, 50, a=4),
+        "test_1.py::mainly": measured_test(0.1, 2, a=4),
+        "test_1.py::elsewhere": measured_test(0.1, 1, b=3),
+    }
+    assert mutation.tests_for(fault, line_map.LineMap(tests)) == ["test_1.py::mainly", "test_1.py::hardly"]
+
+
+def test_as_many_tests_run_as_there_is_time_for_and_behind_the_nearest_every_module_has_its_turn() -> None:
+    fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
+    tests = {f"test_1.py::{number}": measured_test(0.1, number, a=3) for number in range(1, 500)}
+    tests["test_2.py::far"] = measured_test(0.1, 500, a=3)
     recorded = "tests/recorded/test_recorded.py::test_everything_is_as_it_was_recorded[one]"
-    assert recorded in mutation.tests_for(fault, {"a.py": {3: [*many, recorded]}})
+    tests[recorded] = measured_test(0.1, 501, a=3)
+    chosen = mutation.tests_for(fault, line_map.LineMap(tests))
+    nearest = mutation.NEAREST
+    assert chosen[:nearest] == [f"test_1.py::{number}" for number in range(1, nearest + 1)]
+    assert chosen[nearest : nearest + 3] == [recorded, f"test_1.py::{nearest + 1}", "test_2.py::far"]
+    assert len(set(chosen)) == len(chosen)
+    assert (
+        0.9 * mutation.MOST_SECONDS < sum(tests[name].seconds for name in chosen) <= mutation.MOST_SECONDS
+    )
+
+
+def test_a_test_that_takes_longer_than_there_is_time_runs_if_there_is_no_other() -> None:
+    fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
+    long = {"test_1.py::long": measured_test(2 * mutation.MOST_SECONDS, 5, a=3)}
+    assert mutation.tests_for(fault, line_map.LineMap(long)) == ["test_1.py::long"]
+
+
+def test_only_the_test_modules_that_changed_or_use_what_changed_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_map, "KEPT", tmp_path / "kept")
+    tree = tmp_path / "tree"
+    (tree / "core").mkdir(parents=True)
+    (tree / "core" / "some.py").write_text("def twice(n):\n    return 2 * n\n")
+    (tree / "tests").mkdir()
+    helper = tree / "tests" / "helper.py"
+    helper.write_text("FOUR = 4\n")
+    using = "from core.some import twice\nfrom tests.helper import FOUR\n"
+    using += "\ndef test_it():\n    assert twice(2) == FOUR\n"
+    (tree / "tests" / "test_1.py").write_text(using)
+    (tree / "tests" / "test_2.py").write_text(
+        "from core.some import twice\n\ndef test_it():\n    assert twice(2) == 4\n"
+    )
+    ran: list[list[str]] = []
+
+    def run(arguments: Sequence[str], report: Path, data_file: Path) -> int:
+        modules = [name for name in arguments if name.endswith(".py")]
+        ran.append(modules)
+        report.write_text("".join(f"0.25s call     {name}::test_it\n" for name in modules))
+        data = CoverageData(str(data_file))
+        data.erase()
+        for name in modules:
+            data.set_context(f"{name}::test_it|run")
+            data.add_lines({str(tree / "core" / "some.py"): [2]})
+        data.write()
+        return 0
+
+    def measured() -> list[str]:
+        return line_map.line_map(tree, ["core"], ["tests"], run).running("core/some.py", 2)
+
+    both = ["tests/test_1.py::test_it", "tests/test_2.py::test_it"]
+    assert (measured(), measured(), ran) == (both, both, [["tests/test_1.py", "tests/test_2.py"]])
+    helper.write_text("FOUR = 2 + 2\n")
+    assert (measured(), ran[1:]) == (both, [["tests/test_1.py"]])
+    (tree / "tests" / "test_2.py").unlink()
+    assert (measured(), ran[2:]) == (both[:1], [])
+    (tree / "core" / "some.py").write_text("def twice(n):\n    return n + n\n")
+    assert (measured(), ran[2:]) == (both[:1], [["tests/test_1.py"]])
 
 
 def test_a_fault_is_noticed_by_a_test_that_fails_and_leaves_the_copy_as_it_was(

@@ -1,10 +1,16 @@
 """Mutation testing: small faults in the engine's core, each run against the tests that cover its line.
 
-The tests run once with coverage in a copy of the tree, which gives a map from lines to tests. Then each fault is put
-into a copy, and up to `MOST_TESTS` of the tests that cover its line run: those that run the fewest lines, because they
-are the most specific; those that compare with a recording, because it has every byte that is logged and sent; and
-some of the rest. The map is kept in `.dev/` until the sources or the tests change. It is measured before a fault is
-drawn and knows nothing of them, so no test is chosen for a fault but by the line.
+The tests run once with coverage in a copy of the tree, which gives a map from lines to tests (`bench.points.line_map`).
+It is measured before a fault is drawn and knows nothing of them, so no test is chosen for a fault but by the line. Then
+each fault is put into a copy, and tests that cover its line run, in this order:
+
+- those that run the fewest lines, because they are the most specific;
+- those that compare with a recording, because it has every byte that is logged and sent;
+- the rest in turn from every test module that has some, because tests of one module look at the same behaviour, and
+  what the nearest ones miss is more likely seen by others than by more of the same.
+
+Time is what is short, not the number of tests: one may take a thousand times as long as another. So as many run as take
+`MOST_SECONDS` together.
 
     python -m bench.points.mutation --number 20 --seed 12345
 
@@ -14,7 +20,7 @@ tries faults of another seed and prints those that no test notices; without a se
 from __future__ import annotations
 
 import argparse
-import hashlib
+import importlib.util
 import os
 import random
 import re
@@ -23,22 +29,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from queue import Queue
-from typing import BinaryIO
 
-import msgspec
 import pytest
-from coverage import CoverageData
 
 from bench.points import Outcome, Point, is_quick
 from bench.points.faults import Fault, choose
+from bench.points.line_map import LineMap, line_map, module_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-KEPT = ROOT / ".dev" / "mutation"
 PACKAGES = (
     *("record", "request", "conversation", "layers", "stores"),
     *("recall", "memory", "session", "providers", "archive"),
@@ -64,19 +67,17 @@ QUICK_TESTS = (
 """A part of the core and its tests, small enough to be mapped in two minutes."""
 SEED, NUMBER, FEW = 7, 80, 10
 BAR = 0.85
-MOST_TESTS = 200
+MOST_SECONDS = 30.0
+"""How long the tests chosen for a fault took together when they were mapped, which is with coverage."""
+NEAREST, RECORDINGS = 100, 50
+"""How many of the most specific tests run first, and how many of those that compare with a recording."""
+SHORTEST = 0.01
+"""Seconds that a test counts for at least: pytest needs some for each."""
 CPU_SECONDS = 180
 """More than any selection of tests needs: a run that takes longer is in an endless loop."""
 PATIENCE = 400
 """Wall-clock seconds after which a run counts as hung, even if it uses no CPU time."""
 COPIES = 2
-
-AT_IMPORT = 0
-"""The key for lines that run when their module is imported, before any test: a table, a default."""
-
-LineTests = dict[str, dict[int, list[str]]]
-"""For each file and line, the tests that run it, the most specific first. For `AT_IMPORT`, all tests that run the file,
-those that run little else first."""
 
 
 def copy_tree(folder: Path) -> Path:
@@ -94,7 +95,7 @@ def run_tests(
     arguments: Sequence[str],
     *,
     limited: bool = False,
-    output: BinaryIO | None = None,
+    report: Path | None = None,
     **more: str,
 ) -> int:
     """Run pytest in a copy and return its exit code, which is negative if the run was killed."""
@@ -104,15 +105,18 @@ def run_tests(
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
-    with subprocess.Popen(
-        command,
-        cwd=tree,
-        env=environment,
-        stdout=output or subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=limit if limited else None,
-        start_new_session=True,
-    ) as child:
+    with (
+        (report or Path(os.devnull)).open("wb") as output,
+        subprocess.Popen(
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=limit if limited else None,
+            start_new_session=True,
+        ) as child,
+    ):
         try:
             return child.wait(PATIENCE if limited else None)
         except subprocess.TimeoutExpired:
@@ -120,61 +124,38 @@ def run_tests(
             return -1
 
 
-def line_tests(tree: Path, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS) -> LineTests:
-    """Which tests run which lines of the core: from the stored map if it is current, otherwise measured now."""
-    names = [
-        path for name in (*core, *tests) for path in [tree / name, *sorted((tree / name).rglob("*.py"))]
-    ]
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in names if path.is_file())).hexdigest()
-    kept = KEPT / f"{digest[:16]}.json"
-    if kept.exists():
-        return msgspec.json.decode(kept.read_bytes(), type=LineTests)
-    for old in sorted(KEPT.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-1]:
-        old.unlink()
-    cover = ["-n", "2", "--maxfail=20", "--cov", "--cov-context=test", "--cov-report="]
-    data_file, report = tree / "measured", tree / "report"
-    with report.open("wb") as output:
-        code = run_tests(tree, [*cover, "-rfE", *tests], output=output, COVERAGE_FILE=str(data_file))
-    shown = report.read_text(encoding="utf-8", errors="replace")
-    if code > pytest.ExitCode.TESTS_FAILED:
-        raise RuntimeError(f"without any fault, the tests end with exit code {code}: {shown[-2_000:]}")
-    # A test that fails without a fault cannot detect one.
-    found = _read_map(tree, data_file, set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", shown, re.M)))
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_bytes(msgspec.json.encode(found))
-    return found
+def mapped(tree: Path, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS) -> LineMap:
+    """Which tests run which lines of the core."""
+
+    def measure(arguments: Sequence[str], report: Path, data_file: Path) -> int:
+        return run_tests(tree, arguments, report=report, COVERAGE_FILE=str(data_file))
+
+    return line_map(tree, core, tests, measure)
 
 
-def _read_map(tree: Path, data_file: Path, without: set[str]) -> LineTests:
-    data = CoverageData(str(data_file))
-    data.read()
-    lines = {
-        str(path): {
-            line: sorted({context.rpartition("|")[0] for context in contexts} - {"", *without})
-            for line, contexts in data.contexts_by_lineno(str(path)).items()
-        }
-        for path in map(Path, data.measured_files())
-    }
-    runs = Counter(test for each in lines.values() for tests in each.values() for test in tests)
-    found: LineTests = {}
-    for path, each in lines.items():
-        here = Counter(test for tests in each.values() for test in tests)
-        found[str(Path(path).relative_to(tree))] = {
-            AT_IMPORT: sorted(here, key=lambda test: (-here[test] / runs[test], test)),
-            **{line: sorted(tests, key=lambda test: (runs[test], test)) for line, tests in each.items()},
-        }
-    return found
+def tests_for(fault: Fault, line_map: LineMap) -> list[str]:
+    """The tests to run against a fault, as many as there is time for."""
+    running = line_map.running(fault.path, fault.line)
+    nearest = running[:NEAREST]
+    rest = running[NEAREST:]
+    recordings = [test for test in rest if RECORDED.search(test)][:RECORDINGS]
+    chosen: list[str] = []
+    seconds = 0.0
+    for test in (*nearest, *recordings, *in_turn(test for test in rest if test not in recordings)):
+        seconds += max(line_map.tests[test].seconds, SHORTEST)
+        if seconds > MOST_SECONDS and chosen:
+            break
+        chosen.append(test)
+    return chosen
 
 
-def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
-    """The tests to run against a fault: the most specific ones, some recorded ones, and some of the rest."""
-    lines = mapped.get(fault.path, {})
-    tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
-    near, rest = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
-    recorded = [test for test in rest if RECORDED.search(test)][: MOST_TESTS // 4]
-    far = [test for test in rest if test not in recorded]
-    room = MOST_TESTS - len(near) - len(recorded)
-    return [*near, *recorded, *random.Random(fault.line).sample(far, min(len(far), room))]
+def in_turn(tests: Iterable[str]) -> Iterator[str]:
+    """The first test of each module, then the second of each, and so on."""
+    modules: dict[str, list[str]] = {}
+    for test in tests:
+        modules.setdefault(module_of(test), []).append(test)
+    for tests_in_turn in zip_longest(*modules.values()):
+        yield from filter(None, tests_in_turn)
 
 
 def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:
@@ -183,9 +164,10 @@ def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:
     source, stat = path.read_bytes(), path.stat()
     path.write_bytes(fault.applied(source))
     try:
-        # Bytecode compiled from the faulty file must not outlive the fault.
-        code = run_tests(tree, tests, limited=True, PYTHONDONTWRITEBYTECODE="1") if tests else 0
+        code = run_tests(tree, tests, limited=True) if tests else 0
     finally:
+        # Bytecode compiled from the faulty file must not outlive the fault.
+        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     # No test ran, because of the fault or because a test was renamed since it was mapped: retry without the fault.
@@ -198,7 +180,7 @@ def unnoticed(
     """Draw ``number`` faults and return those that no test notices."""
     with tempfile.TemporaryDirectory() as folder:
         trees = [copy_tree(Path(folder, str(index))) for index in range(COPIES)]
-        mapped = line_tests(trees[0], core, tests)
+        measured = mapped(trees[0], core, tests)
         free: Queue[Path] = Queue()
         for tree in trees:
             free.put(tree)
@@ -206,7 +188,7 @@ def unnoticed(
         def tried(fault: Fault) -> bool:
             tree = free.get()
             try:
-                return is_noticed(tree, fault, tests_for(fault, mapped))
+                return is_noticed(tree, fault, tests_for(fault, measured))
             finally:
                 free.put(tree)
 
