@@ -5,9 +5,9 @@ It is measured before a fault is drawn and knows nothing of them, so no test is 
 each fault is put into a copy, and tests that cover its line run, in this order:
 
 - those that run the fewest lines, because they are the most specific;
-- those that compare with a recording, because it has every byte that is logged and sent;
-- the rest in turn from every test module that has some, because tests of one module look at the same behaviour, and
-  what the nearest ones miss is more likely seen by others than by more of the same.
+- by turns, those that compare with a recording, because it has every byte that is logged and sent, and the rest: one
+  of every test module, then another of each, because tests of one module look at the same behaviour, and what the
+  nearest ones miss is more likely seen by others than by more of the same.
 
 Time is what is short, not the number of tests: one may take a thousand times as long as another. So as many run as take
 `MOST_SECONDS` together.
@@ -31,7 +31,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from queue import Queue
 
@@ -139,9 +139,10 @@ def tests_for(fault: Fault, line_map: LineMap) -> list[str]:
     nearest = running[:NEAREST]
     rest = running[NEAREST:]
     recordings = [test for test in rest if RECORDED.search(test)][:RECORDINGS]
+    others = in_turn(test for test in rest if test not in recordings)
     chosen: list[str] = []
     seconds = 0.0
-    for test in (*nearest, *recordings, *in_turn(test for test in rest if test not in recordings)):
+    for test in filter(None, (*nearest, *chain.from_iterable(zip_longest(recordings, others)))):
         seconds += max(line_map.tests[test].seconds, SHORTEST)
         if seconds > MOST_SECONDS and chosen:
             break

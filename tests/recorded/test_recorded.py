@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded import agents, form, history, layers, limits, opening, wires  # noqa: F401
+from tests.recorded import agents, anything, form, history, layers, limits, opening, wires  # noqa: F401
 from tests.recorded.playing import SCENARIOS
 from tests.recorded.rig import recording
 
