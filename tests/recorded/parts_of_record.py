@@ -388,7 +388,10 @@ def messages_queued() -> Iterator[str]:
                     if chance.random() < 0.3:
                         fields["reason"] = chance.choice(("absorbed_mid_turn", "edited"))
                 case 4:
-                    message = {"role": "user", "content": chance.choice((*texts, prose(chance, 3)))}
+                    message: dict[str, Any] = {
+                        "role": "user",
+                        "content": chance.choice((*texts, prose(chance, 3))),
+                    }
                     fields = {"type": "user", "uuid": f"u{position}", "message": message}
                 case _:
                     message = {"role": "assistant", "content": [{"type": "text", "text": "so"}]}

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded import form, parts_of_archive, parts_of_memory, parts_of_recall, parts_of_record  # noqa: F401
+from tests.recorded import (
+    form,
+    parts_of_archive,  # noqa: F401
+    parts_of_layers,  # noqa: F401
+    parts_of_memory,  # noqa: F401
+    parts_of_recall,  # noqa: F401
+    parts_of_record,  # noqa: F401
+)
 from tests.recorded.parts import PARTS
 
 pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
