@@ -134,9 +134,9 @@ def told(value: Any, folder: Path) -> str:
 def _rounded(value: Any) -> Any:
     match value:
         case float():
-            return float(f"{value:.10g}")
+            return round(value, 6)
         case dict():
-            return {str(name): _rounded(field) for name, field in value.items()}
+            return {name: _rounded(field) for name, field in sorted(value.items())}
         case list() | tuple():
             return [_rounded(element) for element in value]
         case _:

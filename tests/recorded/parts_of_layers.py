@@ -131,7 +131,7 @@ def messages(chance: Random) -> list[UserMessage]:
 @part
 def users_words_chosen() -> Iterator[str]:
     """Which of the user's messages are shown in which room, and how they are cut."""
-    for seed in range(40):
+    for seed in range(18):
         chance = Random(seed)
         said = messages(chance)
         if seed % 8 == 0:
@@ -142,7 +142,7 @@ def users_words_chosen() -> Iterator[str]:
             left = [(message.name, rank.name) for message, rank in chosen.left_out]
             yield f"{seed} {budget} {fits(said, budget, count)}: left {left} {chosen.counts} {chosen.lasting_left_out}"
             for shown in chosen.shown:
-                yield f"  {shown.message.name} {shown.rank.name} {shown.lost} {shown.spans} {shown.text[:160]!r}"
+                yield f"  {shown.message.name} {shown.rank.name} {shown.lost} {shown.spans} {shown.text[:70]!r}"
 
 
 @part
@@ -156,7 +156,8 @@ def claims_marked() -> Iterator[str]:
         first = held[:2]
         evidence = Evidence(facts(held), held, partial(tuple, first))
         for claim in CLAIMS:
-            yield f"{name} {claim!r}: {evidence.touches(topic(bare(claim)))} {short(topic(claim))}"
+            meant = topic(bare(claim))
+            yield f"{name} {claim!r}: {evidence.touches(meant)} {sorted(meant.acts)} {sorted(meant.about)}"
             for layout in LAYOUTS if name == "talk" else LAYOUTS[:1]:
                 marked = mark({5: layout.replace("{}", claim), 6: "Nothing."}, evidence)
                 yield f"  {marked.sections[5]!r} {marked.sentences}"

@@ -90,7 +90,7 @@ def blocks_sent() -> Iterator[str]:
         instead = sendable.as_text(block, "it was refused")
         yield f"{block.raw.decode()}: {sendable.described(block)} {instead and instead.raw.decode()}"
         yield f"  sealed {sendable.is_sealed_reasoning(block)} new {sendable.new_kinds([block, block])}"
-        yield f"  {block.kind} {block.id!r} {block.blank} {blocks.words_of(block)!r} {short(block.body())[:200]}"
+        yield f"  {block.kind} {block.id!r} {block.blank} {blocks.words_of(block)!r} {type(block.body()).__name__}"
 
 
 @part

@@ -6,6 +6,8 @@ With SEVENFOLD_RECORD=1 the recordings are rewritten; read the difference before
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,20 @@ from tests.recorded import (
 )
 from tests.recorded.parts import PARTS
 
-pytestmark = pytest.mark.usefixtures("compactions_of_any_size")
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size", "in_utc")
 
 GOLDEN = Path(__file__).parent / "golden" / "parts"
 REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
+
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Days are those of the user's time zone, which must be the same on every machine."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize("name", PARTS)
