@@ -26,6 +26,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ TESTS = (
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios", "hooks", "team")),
     *(f"tests/{name}" for name in ("stores", "storage", "recall", "archive", "profile", "clients")),
     *(f"tests/{name}" for name in ("settings", "commands")),
+    *(f"tests/agent/test_{name}.py" for name in ("agent_waiting", "agent_resuming", "second_machine")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
@@ -101,8 +103,11 @@ def run_tests(
     """Run pytest in a copy and return its exit code, which is negative if the run was killed."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "SEVENFOLD_PROVE": "faults", **more}
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    def begin() -> None:
+        # A shell lets its background processes ignore interrupts, and tests that send some would wait for ever.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if limited:
+            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
     with (
@@ -113,7 +118,7 @@ def run_tests(
             env=environment,
             stdout=output,
             stderr=subprocess.DEVNULL,
-            preexec_fn=limit if limited else None,
+            preexec_fn=begin,
             start_new_session=True,
         ) as child,
     ):
