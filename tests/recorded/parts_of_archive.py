@@ -208,7 +208,7 @@ def facts_brought_back() -> Iterator[str]:
         held = items(seed, 10)
         seen = facts.StillSeen(
             tuple(block.raw.decode() for item in held[-6:] for block in item.shown),
-            frozenset(item.said.uuid for item in held[-6:]),
+            frozenset(item.record.uuid for item in held[-6:]),
         )
         for context, size in product((facts.StillSeen(), seen), (90, 400, 1_200, 3_000, 20_000)):
             for which, content in facts.parts(

@@ -154,7 +154,7 @@ def claims_marked() -> Iterator[str]:
     }.items():
         held = story.view().items
         first = held[:2]
-        evidence = Evidence(facts(held), held, partial(tuple, first))
+        evidence = Evidence(facts(held), held, partial(tuple, [item.record for item in first]))
         for claim in CLAIMS:
             meant = topic(bare(claim))
             yield f"{name} {claim!r}: {evidence.touches(meant)} {sorted(meant.acts)} {sorted(meant.about)}"
