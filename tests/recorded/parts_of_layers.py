@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import partial
 from itertools import product
 from random import Random
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -219,7 +220,12 @@ def passes_judged() -> Iterator[str]:
 def results_put_away() -> Iterator[str]:
     """Which results are put away, alone or because of the others in a message, and what is sent instead."""
     kinds = {"Read": "read", "Shell": "shell", "Ask": ""}
-    for context, limits in product((8_000, 200_000), ({}, {"Shell": 900, "Ask": 0}, {"Read": None})):
+    limited: tuple[Mapping[str, int | Literal["never"]], ...] = (
+        {},
+        {"Shell": 900, "Ask": 0},
+        {"Read": "never"},
+    )
+    for context, limits in product((8_000, 200_000), limited):
         settings = Settings(
             offload_characters=3_000,
             round_characters=7_000,
