@@ -17,5 +17,5 @@ routes      the requests
 openapi     their description
 metrics     counts and sizes, for Prometheus and OpenTelemetry
 server      the server
-client      the other side: a client for Python
+client      the other side: a client for Python; async_client is the same, awaited
 """

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Any, Self, TypeVar
 
 import httpx2
 import msgspec
 
+from sevenfold.doors.server import client_calls
+from sevenfold.doors.server.client_calls import ApiCall, SessionCalls
 from sevenfold.doors.server.client_protocol import (
     PATIENCE,
     SILENCE,
-    EventParser,
+    ClientRetries,
+    RunFollower,
     ServerError,
     StreamedEvent,
-    StreamPlace,
+    StreamReader,
     address_of,
-    carried_out,
+    carry_out,
     checked,
-    end_after,
-    end_of_run,
     headers_for,
-    message_body,
-    pause_after,
-    results_body,
 )
+
+Answered = TypeVar("Answered")
 
 
 class AsyncServerClient:
@@ -42,6 +39,7 @@ class AsyncServerClient:
         user: str = "",
         patience: float = PATIENCE,
     ) -> None:
+        """See `ServerClient`."""
         self._patience = patience
         self._http = httpx2.AsyncClient(
             base_url=address_of(url), headers=headers_for(token, user), timeout=httpx2.Timeout(SILENCE)
@@ -59,39 +57,37 @@ class AsyncServerClient:
 
     async def create(self, name: str = "", **definition: Any) -> AsyncServedSession:
         """See `ServerClient.create`."""
-        made = await self.request(
-            "POST", "/v1/sessions", {"id": name or secrets.token_hex(12), **definition}
-        )
-        return AsyncServedSession(self, made.json()["id"])
+        return AsyncServedSession(self, await self.call(client_calls.create_session(name, definition)))
 
     def session(self, name: str) -> AsyncServedSession:
-        """A session that is there."""
+        """See `ServerClient.session`."""
         return AsyncServedSession(self, name)
 
     async def sessions(self, **query: Any) -> list[dict[str, Any]]:
         """See `ServerClient.sessions`."""
-        listed: list[dict[str, Any]] = (await self.request("GET", "/v1/sessions", query=query)).json()[
-            "sessions"
-        ]
-        return listed
+        return await self.call(client_calls.list_sessions(query))
 
     async def memory(self) -> list[str]:
         """See `ServerClient.memory`."""
-        listed: list[str] = (await self.request("GET", "/v1/memory")).json()["memory"]
-        return listed
+        return await self.call(client_calls.list_memory())
 
     async def remembered(self, name: str) -> str:
         """See `ServerClient.remembered`."""
-        return (await self.request("GET", f"/v1/memory/{quote(name)}")).text
+        return await self.call(client_calls.read_memory(name))
 
     async def forget(self, name: str) -> None:
         """See `ServerClient.forget`."""
-        await self.request("DELETE", f"/v1/memory/{quote(name)}", repeatable=False)
+        await self.call(client_calls.forget_memory(name))
 
     async def usage(self) -> list[dict[str, Any]]:
         """See `ServerClient.usage`."""
-        listed: list[dict[str, Any]] = (await self.request("GET", "/v1/usage")).json()["usage"]
-        return listed
+        return await self.call(client_calls.usage())
+
+    async def call(self, call: ApiCall[Answered]) -> Answered:
+        """See `ServerClient.call`."""
+        return call.read(
+            await self.request(call.method, call.path, call.body, call.query, repeatable=call.repeatable)
+        )
 
     async def request(
         self,
@@ -104,14 +100,12 @@ class AsyncServerClient:
     ) -> httpx2.Response:
         """See `ServerClient.request`."""
         content = None if body is None else msgspec.json.encode(body)
-        until = time.monotonic() + self._patience
-        attempt = 0
+        retries = ClientRetries(self._patience)
         while True:
             try:
                 return checked(await self._http.request(method, path, content=content, params=query))
             except (httpx2.TransportError, ServerError) as error:
-                await asyncio.sleep(pause_after(error, attempt, until, repeatable=repeatable))
-                attempt += 1
+                await asyncio.sleep(retries.pause_after(error, repeatable=repeatable))
 
     async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[str, None]:
         """See `ServerClient.lines`."""
@@ -124,22 +118,14 @@ class AsyncServerClient:
 
     async def events(self, path: str, after: str) -> AsyncGenerator[StreamedEvent, None]:
         """See `ServerClient.events`."""
-        stream = StreamPlace(path, after)
-        until = time.monotonic() + self._patience
-        attempt = 0
+        stream = StreamReader(after, self._patience)
         while not stream.over:
-            parser = EventParser()
             try:
-                async for line in self.lines(path, stream.query):
-                    event = parser.take(line)
-                    if event is not None:
-                        until = time.monotonic() + self._patience
-                        attempt = 0
-                        if stream.take(event):
-                            yield event
+                async for line in self.lines(path, stream.connect()):
+                    if (event := stream.take(line)) is not None:
+                        yield event
             except (httpx2.TransportError, ServerError) as error:
-                await asyncio.sleep(pause_after(error, attempt, until))
-                attempt += 1
+                await asyncio.sleep(stream.retries.pause_after(error))
 
 
 class AsyncServedSession:
@@ -148,85 +134,72 @@ class AsyncServedSession:
     def __init__(self, server: AsyncServerClient, name: str) -> None:
         self.server = server
         self.name = name
-        self._path = f"/v1/sessions/{quote(name, safe='')}"
+        self._calls = SessionCalls(name)
 
     async def describe(self) -> dict[str, Any]:
         """See `ServedSession.describe`."""
-        described: dict[str, Any] = (await self.server.request("GET", self._path)).json()
-        return described
+        return await self.server.call(self._calls.describe())
 
     def say(
         self, text: str, *, key: str | None = None, origin: str = "typed"
     ) -> AsyncGenerator[StreamedEvent, None]:
         """See `ServedSession.say`; it is sent when the first event is wanted."""
-        return self._work("say", message_body(text, key, origin))
+        return self._run(self._calls.say(text, key, origin))
 
     def results(self, results: Mapping[str, Any]) -> AsyncGenerator[StreamedEvent, None]:
         """See `ServedSession.results`."""
-        return self._work("results", results_body(results))
+        return self._run(self._calls.results(results))
 
     def go_on(self) -> AsyncGenerator[StreamedEvent, None]:
         """See `ServedSession.go_on`."""
-        return self._work("continue", {})
+        return self._run(self._calls.continue_run())
 
-    async def _work(self, what: str, body: Any) -> AsyncGenerator[StreamedEvent, None]:
-        begun = (await self.server.request("POST", f"{self._path}/{what}", body)).json()
-        async for event in self.server.events(f"{self._path}/events", begun["after"]):
+    async def _run(self, call: ApiCall[str]) -> AsyncGenerator[StreamedEvent, None]:
+        after = await self.server.call(call)
+        async for event in self.events(after):
             yield event
 
     async def ask(
         self, text: str, tools: Mapping[str, Callable[..., Any]] | None = None, *, key: str | None = None
     ) -> str:
-        """See `ServedSession.ask`; the functions are plain ones."""
-        ended = await _end_of_async(self.say(text, key=key))
-        while ended.get("end") == "input_required":
-            body = await asyncio.to_thread(carried_out, ended["waiting"], tools or {})
-            ended = await _end_of_async(self._work("results", body))
-        return str(ended.get("text", ""))
+        """See `ServedSession.ask`; the functions are plain ones, and run in a thread."""
+        end = await _end_of(self.say(text, key=key))
+        while end.get("end") == "input_required":
+            results = await asyncio.to_thread(carry_out, end["waiting"], tools or {})
+            end = await _end_of(self._run(self._calls.result_list(results)))
+        return str(end.get("text", ""))
 
     def events(self, after: str = "0") -> AsyncGenerator[StreamedEvent, None]:
         """See `ServedSession.events`."""
-        return self.server.events(f"{self._path}/events", after)
+        return self.server.events(self._calls.events_path, after)
 
     async def interrupt(self) -> bool:
         """See `ServedSession.interrupt`."""
-        answer = await self.server.request("POST", f"{self._path}/interrupt", {})
-        return bool(answer.json()["interrupted"])
+        return await self.server.call(self._calls.interrupt())
 
     async def compact(self, instructions: str = "") -> dict[str, Any]:
         """See `ServedSession.compact`."""
-        answer = await self.server.request(
-            "POST", f"{self._path}/compact", {"instructions": instructions}, repeatable=False
-        )
-        compacted: dict[str, Any] = answer.json()
-        return compacted
+        return await self.server.call(self._calls.compact(instructions))
 
     async def undo(self, decision: str = "") -> str:
         """See `ServedSession.undo`."""
-        answer = await self.server.request(
-            "POST", f"{self._path}/undo", {"decision": decision}, repeatable=False
-        )
-        return str(answer.json()["undone"])
+        return await self.server.call(self._calls.undo(decision))
 
     async def recall(self, query: str, most: int = 10) -> list[dict[str, Any]]:
         """See `ServedSession.recall`."""
-        asked = {"query": query, "most": most}
-        answer = await self.server.request("GET", f"{self._path}/recall", query=asked)
-        hits: list[dict[str, Any]] = answer.json()["hits"]
-        return hits
+        return await self.server.call(self._calls.recall(query, most))
 
     async def export(self) -> bytes:
         """See `ServedSession.export`."""
-        return (await self.server.request("GET", f"{self._path}/export")).content
+        return await self.server.call(self._calls.export())
 
     async def erase(self) -> None:
         """See `ServedSession.erase`."""
-        await self.server.request("DELETE", self._path, repeatable=False)
+        await self.server.call(self._calls.erase())
 
 
-async def _end_of_async(events: AsyncGenerator[StreamedEvent, None]) -> dict[str, Any]:
-    ended: dict[str, Any] = {}
-    waiting: dict[str, dict[str, Any]] = {}
+async def _end_of(events: AsyncGenerator[StreamedEvent, None]) -> dict[str, Any]:
+    run = RunFollower()
     async for event in events:
-        ended = end_after(event, ended, waiting)
-    return end_of_run(ended, waiting)
+        run.take(event)
+    return run.end()

@@ -7,40 +7,38 @@
                 ...
         session.results({"call id": "21 degrees"})
 
-A connection that breaks in the middle of a stream is made anew, and the stream goes on where it was. A message is sent
-under a key, so one whose answer was lost is not said twice. `AsyncServerClient` is the same, awaited.
+If a connection breaks in the middle of a stream, the client connects again and the stream continues where it broke. A
+message is sent under a key, so one whose answer was lost is not said twice. `AsyncServerClient` is the same, awaited.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Any, Self, TypeVar
 
 import httpx2
 import msgspec
 
+from sevenfold.doors.server import client_calls
+from sevenfold.doors.server.client_calls import ApiCall, SessionCalls
 from sevenfold.doors.server.client_protocol import (
     PATIENCE,
     SILENCE,
-    EventParser,
+    ClientRetries,
+    RunFollower,
     ServerError,
     StreamedEvent,
-    StreamPlace,
+    StreamReader,
     address_of,
-    carried_out,
+    carry_out,
     checked,
-    end_after,
-    end_of_run,
     headers_for,
-    message_body,
-    pause_after,
-    results_body,
 )
 
 __all__ = ["ServedSession", "ServerClient", "ServerError", "StreamedEvent"]
+
+Answered = TypeVar("Answered")
 
 
 class ServerClient:
@@ -54,7 +52,7 @@ class ServerClient:
         user: str = "",
         patience: float = PATIENCE,
     ) -> None:
-        """Without ``url`` and ``token``, the variables SEVENFOLD_URL and SEVENFOLD_TOKEN say where and who."""
+        """Without ``url`` and ``token``, the variables SEVENFOLD_URL and SEVENFOLD_TOKEN have them."""
         self._patience = patience
         self._http = httpx2.Client(
             base_url=address_of(url), headers=headers_for(token, user), timeout=httpx2.Timeout(SILENCE)
@@ -71,36 +69,38 @@ class ServerClient:
         self._http.close()
 
     def create(self, name: str = "", **definition: Any) -> ServedSession:
-        """Make a session, or find the one of this name; see docs/server.md for what it is made of."""
-        made = self.request("POST", "/v1/sessions", {"id": name or secrets.token_hex(12), **definition})
-        return ServedSession(self, made.json()["id"])
+        """Create a session, or find the one with this name; docs/server.md lists what can define it."""
+        return ServedSession(self, self.call(client_calls.create_session(name, definition)))
 
     def session(self, name: str) -> ServedSession:
-        """A session that is there."""
+        """A session that exists; no request is sent yet."""
         return ServedSession(self, name)
 
     def sessions(self, **query: Any) -> list[dict[str, Any]]:
         """The user's sessions, newest first."""
-        listed: list[dict[str, Any]] = self.request("GET", "/v1/sessions", query=query).json()["sessions"]
-        return listed
+        return self.call(client_calls.list_sessions(query))
 
     def memory(self) -> list[str]:
         """The names of what is remembered of the user."""
-        listed: list[str] = self.request("GET", "/v1/memory").json()["memory"]
-        return listed
+        return self.call(client_calls.list_memory())
 
     def remembered(self, name: str) -> str:
         """A part of what is remembered."""
-        return self.request("GET", f"/v1/memory/{quote(name)}").text
+        return self.call(client_calls.read_memory(name))
 
     def forget(self, name: str) -> None:
         """Remove a part of what is remembered."""
-        self.request("DELETE", f"/v1/memory/{quote(name)}", repeatable=False)
+        self.call(client_calls.forget_memory(name))
 
     def usage(self) -> list[dict[str, Any]]:
         """What was spent of the budgets."""
-        listed: list[dict[str, Any]] = self.request("GET", "/v1/usage").json()["usage"]
-        return listed
+        return self.call(client_calls.usage())
+
+    def call(self, call: ApiCall[Answered]) -> Answered:
+        """Send a request, again if it could not be carried out now; raises `ServerError`."""
+        return call.read(
+            self.request(call.method, call.path, call.body, call.query, repeatable=call.repeatable)
+        )
 
     def request(
         self,
@@ -111,17 +111,15 @@ class ServerClient:
         *,
         repeatable: bool = True,
     ) -> httpx2.Response:
-        """Send a request, again if it could not be carried out now; raises `ServerError`."""
+        """Send any request, again if it could not be carried out now; raises `ServerError`."""
         content = None if body is None else msgspec.json.encode(body)
-        until = time.monotonic() + self._patience
-        attempt = 0
+        retries = ClientRetries(self._patience)
         while True:
             try:
                 # What is sent twice is carried out once: messages have keys, and results the ids of their calls.
                 return checked(self._http.request(method, path, content=content, params=query))
             except (httpx2.TransportError, ServerError) as error:
-                time.sleep(pause_after(error, attempt, until, repeatable=repeatable))
-                attempt += 1
+                time.sleep(retries.pause_after(error, repeatable=repeatable))
 
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[str]:
         """The lines of a stream, until it ends or breaks."""
@@ -132,23 +130,15 @@ class ServerClient:
             yield from response.iter_lines()
 
     def events(self, path: str, after: str) -> Generator[StreamedEvent, None, None]:
-        """The events of a session from a place on, until it works no more."""
-        stream = StreamPlace(path, after)
-        until = time.monotonic() + self._patience
-        attempt = 0
+        """The events of a session after a position, until it is no longer working."""
+        stream = StreamReader(after, self._patience)
         while not stream.over:
-            parser = EventParser()
             try:
-                for line in self.lines(path, stream.query):
-                    event = parser.take(line)
-                    if event is not None:
-                        until = time.monotonic() + self._patience
-                        attempt = 0
-                        if stream.take(event):
-                            yield event
+                for line in self.lines(path, stream.connect()):
+                    if (event := stream.take(line)) is not None:
+                        yield event
             except (httpx2.TransportError, ServerError) as error:
-                time.sleep(pause_after(error, attempt, until))
-                attempt += 1
+                time.sleep(stream.retries.pause_after(error))
 
 
 class ServedSession:
@@ -157,31 +147,29 @@ class ServedSession:
     def __init__(self, server: ServerClient, name: str) -> None:
         self.server = server
         self.name = name
-        self._path = f"/v1/sessions/{quote(name, safe='')}"
+        self._calls = SessionCalls(name)
 
     def describe(self) -> dict[str, Any]:
-        """What it is made of and what it is doing."""
-        described: dict[str, Any] = self.server.request("GET", self._path).json()
-        return described
+        """What defines it, and its status."""
+        return self.server.call(self._calls.describe())
 
     def say(
         self, text: str, *, key: str | None = None, origin: str = "typed"
     ) -> Generator[StreamedEvent, None, None]:
         """Say something; yields what happens until the run ends, or waits for results."""
-        return self._work("say", message_body(text, key, origin))
+        return self._run(self._calls.say(text, key, origin))
 
     def results(self, results: Mapping[str, Any]) -> Generator[StreamedEvent, None, None]:
-        """Bring results by the ids of their calls; yields what happens then."""
-        return self._work("results", results_body(results))
+        """Send results by the ids of their calls; yields what happens then."""
+        return self._run(self._calls.results(results))
 
     def go_on(self) -> Generator[StreamedEvent, None, None]:
-        """Go on with a run that ended too early."""
-        return self._work("continue", {})
+        """Continue a run that ended too early."""
+        return self._run(self._calls.continue_run())
 
-    def _work(self, what: str, body: Any) -> Generator[StreamedEvent, None, None]:
-        # Sent now, and not when the first event is wanted.
-        begun = self.server.request("POST", f"{self._path}/{what}", body).json()
-        return self.server.events(f"{self._path}/events", begun["after"])
+    def _run(self, call: ApiCall[str]) -> Generator[StreamedEvent, None, None]:
+        # Sent now, not when the first event is wanted: a program may not be interested in the events at all.
+        return self.events(self.server.call(call))
 
     def ask(
         self, text: str, tools: Mapping[str, Callable[..., Any]] | None = None, *, key: str | None = None
@@ -190,54 +178,43 @@ class ServedSession:
 
         Raises `ServerError` if the run failed.
         """
-        ended = _end_of(self.say(text, key=key))
-        while ended.get("end") == "input_required":
-            ended = _end_of(self._work("results", carried_out(ended["waiting"], tools or {})))
-        return str(ended.get("text", ""))
+        end = _end_of(self.say(text, key=key))
+        while end.get("end") == "input_required":
+            results = carry_out(end["waiting"], tools or {})
+            end = _end_of(self._run(self._calls.result_list(results)))
+        return str(end.get("text", ""))
 
     def events(self, after: str = "0") -> Generator[StreamedEvent, None, None]:
-        """What happened from a place on, until the session works no more."""
-        return self.server.events(f"{self._path}/events", after)
+        """What happened after a position, until the session is no longer working."""
+        return self.server.events(self._calls.events_path, after)
 
     def interrupt(self) -> bool:
         """Stop the run; False if there was none."""
-        return bool(self.server.request("POST", f"{self._path}/interrupt", {}).json()["interrupted"])
+        return self.server.call(self._calls.interrupt())
 
     def compact(self, instructions: str = "") -> dict[str, Any]:
         """Summarise the conversation."""
-        body = {"instructions": instructions}
-        compacted: dict[str, Any] = self.server.request(
-            "POST", f"{self._path}/compact", body, repeatable=False
-        ).json()
-        return compacted
+        return self.server.call(self._calls.compact(instructions))
 
     def undo(self, decision: str = "") -> str:
-        """Undo a decision of the layers; returns its id."""
-        return str(
-            self.server.request("POST", f"{self._path}/undo", {"decision": decision}).json()["undone"]
-        )
+        """Undo a decision of the layers, or the newest; returns its id."""
+        return self.server.call(self._calls.undo(decision))
 
     def recall(self, query: str, most: int = 10) -> list[dict[str, Any]]:
-        """Search everything that was said."""
-        asked = {"query": query, "most": most}
-        hits: list[dict[str, Any]] = self.server.request("GET", f"{self._path}/recall", query=asked).json()[
-            "hits"
-        ]
-        return hits
+        """Search the whole session."""
+        return self.server.call(self._calls.recall(query, most))
 
     def export(self) -> bytes:
         """The whole log."""
-        return self.server.request("GET", f"{self._path}/export").content
+        return self.server.call(self._calls.export())
 
     def erase(self) -> None:
-        """Remove the session for good."""
-        self.server.request("DELETE", self._path, repeatable=False)
+        """Delete the session permanently."""
+        self.server.call(self._calls.erase())
 
 
 def _end_of(events: Iterator[StreamedEvent]) -> dict[str, Any]:
-    """How a run ended; raises `ServerError` if it failed."""
-    ended: dict[str, Any] = {}
-    waiting: dict[str, dict[str, Any]] = {}
+    run = RunFollower()
     for event in events:
-        ended = end_after(event, ended, waiting)
-    return end_of_run(ended, waiting)
+        run.take(event)
+    return run.end()

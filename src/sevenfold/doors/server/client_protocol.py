@@ -1,9 +1,8 @@
-"""What both clients of a server have in common: who asks, when to try again, and how events are read."""
+"""What both clients of a server have in common: credentials, when to try again, and how streams are read."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,9 +17,9 @@ from sevenfold.errors import InputError, UserError
 TOKEN_VARIABLE = "SEVENFOLD_TOKEN"
 URL_VARIABLE = "SEVENFOLD_URL"
 PATIENCE = 60.0
-"""For how many seconds a client tries again what is only not possible now."""
+"""For how many seconds a client repeats what the server refuses for the moment, or what a broken connection lost."""
 SILENCE = 45.0
-"""A server says every 15 seconds that it is alive."""
+"""Seconds without a byte after which a connection counts as broken: a server sends a sign of life every 15."""
 _PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _AGAIN = (429, 503)
@@ -46,7 +45,7 @@ class StreamedEvent(Struct, frozen=True):
 
 
 def headers_for(token: str | None, user: str) -> dict[str, str]:
-    """The headers that say who asks, and for whom."""
+    """The headers with the token, and with the user for whom the program asks."""
     token = token or os.environ.get(TOKEN_VARIABLE)
     if not token:
         raise InputError(f"pass the token, or set {TOKEN_VARIABLE}")
@@ -77,20 +76,35 @@ def checked(response: httpx2.Response) -> httpx2.Response:
     raise ServerError(response.status_code, kind, message, float(after) if after.isdecimal() else None)
 
 
-def pause_after(error: Exception, attempt: int, until: float, *, repeatable: bool = True) -> float:
-    """How long to wait before the next try; raises the error if there should be none.
+class ClientRetries:
+    """When a request or a stream that failed is tried again, and after how long."""
 
-    A request that is not ``repeatable`` may have been carried out when its connection broke.
-    """
-    again = (repeatable and isinstance(error, httpx2.TransportError)) or (
-        isinstance(error, ServerError)
-        and (error.status in _AGAIN or error.kind == "session_open_elsewhere")
-    )
-    asked = error.retry_after if isinstance(error, ServerError) else None
-    pause = asked if asked is not None else min(_LONGEST_PAUSE, _PAUSE * 2**attempt)
-    if not again or time.monotonic() + pause > until:
-        raise error
-    return pause
+    def __init__(self, patience: float) -> None:
+        """``patience`` is the number of seconds after which a failure is final."""
+        self._patience = patience
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to count anew, after a success."""
+        self._until = time.monotonic() + self._patience
+        self._attempt = 0
+
+    def pause_after(self, error: Exception, *, repeatable: bool = True) -> float:
+        """The seconds to wait before the next try; raises the error if there should be none.
+
+        A request that is not ``repeatable`` may have been carried out when its connection broke.
+        """
+        is_refused_for_now = isinstance(error, ServerError) and (
+            error.status in _AGAIN or error.kind == "session_open_elsewhere"
+        )
+        is_lost = isinstance(error, httpx2.TransportError)
+        asked = error.retry_after if isinstance(error, ServerError) else None
+        pause = asked if asked is not None else min(_LONGEST_PAUSE, _PAUSE * 2**self._attempt)
+        may_repeat = is_refused_for_now or (is_lost and repeatable)
+        if not may_repeat or time.monotonic() + pause > self._until:
+            raise error
+        self._attempt += 1
+        return pause
 
 
 class EventParser:
@@ -125,42 +139,73 @@ class EventParser:
         return event
 
 
-class StreamPlace(Struct):
-    """How far a stream has been read, across connections."""
+class StreamReader:
+    """Reads a stream across connections: each one continues where the one before broke."""
 
-    path: str
-    after: str
-    over: bool = False
+    def __init__(self, after: str, patience: float) -> None:
+        self.over = False
+        """Whether the session is no longer working, so that nothing more will come."""
+        self.retries = ClientRetries(patience)
+        self._after = after
+        """The position up to which events were read."""
+        self._parser = EventParser()
 
-    def take(self, event: StreamedEvent) -> bool:
-        """Take note of an event; returns whether the reader should see it."""
+    def connect(self) -> dict[str, str]:
+        """Begin with a new connection; returns the query that continues at this position."""
+        self._parser = EventParser()
+        return {"until": "idle", "after": self._after}
+
+    def take(self, line: str) -> StreamedEvent | None:
+        """Read a line; returns the event that it ends, if it is one for the program."""
+        event = self._parser.take(line)
+        if event is None:
+            return None
+        self.retries.restart()
         if event.id:
-            self.after = event.id
+            self._after = event.id
         if event.name == "error":
             error = event.data.get("error", {})
             raise ServerError(200, str(error.get("type")), str(error.get("message")))
         if event.name == "status" and event.data.get("status") != "working":
             self.over = True
-        return event.name not in ("closing", "status")
-
-    @property
-    def query(self) -> dict[str, str]:
-        """What to ask for to go on there."""
-        return {"until": "idle", "after": self.after}
+        return None if event.name in ("closing", "status") else event
 
 
-def message_body(text: str, key: str | None, origin: str) -> dict[str, Any]:
-    """What is sent to say something; a key makes sure that it is said once."""
-    return {"text": text, "key": key or secrets.token_hex(16), "origin": origin}
+class RunFollower:
+    """Follows the events of a run, to know how it ended."""
+
+    def __init__(self) -> None:
+        self._end: dict[str, Any] = {}
+        self._waiting: dict[str, dict[str, Any]] = {}
+        """The calls of the program's tools that have no result yet."""
+
+    def take(self, event: StreamedEvent) -> None:
+        """Note an event."""
+        match event.name:
+            case "ended":
+                self._end = event.data
+            case "answer":
+                self._end = {"end": "done", "text": event.data["text"]}
+            case "tool_use" if event.data["at"] == "client":
+                self._waiting[event.data["id"]] = event.data
+            case "tool_result":
+                self._waiting.pop(event.data["id"], None)
+
+    def end(self) -> dict[str, Any]:
+        """How the run ended; raises `ServerError` if it failed."""
+        if self._end.get("end") == "failed":
+            error = self._end.get("error") or {}
+            raise ServerError(200, str(error.get("type")), str(error.get("message")))
+        # A server that died told no end. The calls that are on record then say that the run waits for them.
+        if self._waiting and self._end.get("end") != "input_required":
+            return {**self._end, "end": "input_required", "waiting": list(self._waiting.values())}
+        return self._end
 
 
-def results_body(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent to bring results."""
-    return {"results": [{"id": call, "content": content} for call, content in results.items()]}
-
-
-def carried_out(waiting: list[dict[str, Any]], tools: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """What functions return for the calls that a run waits for; an error is a result, too."""
+def carry_out(
+    waiting: list[dict[str, Any]], tools: Mapping[str, Callable[..., Any]]
+) -> list[dict[str, Any]]:
+    """Call the functions that a run waits for; returns their results, and their errors as results."""
     results: list[dict[str, Any]] = []
     for call in waiting:
         function = tools.get(call["name"])
@@ -171,30 +216,4 @@ def carried_out(waiting: list[dict[str, Any]], tools: Mapping[str, Callable[...,
         except Exception as error:  # noqa: BLE001 (the model is told, and may try something else)
             result = {"id": call["id"], "content": f"{type(error).__name__}: {error}", "is_error": True}
         results.append(result)
-    return {"results": results}
-
-
-def end_after(
-    event: StreamedEvent, ended: dict[str, Any], waiting: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    """How a run ends as far as its events up to this one say; ``waiting`` are the calls without a result."""
-    match event.name:
-        case "ended":
-            return event.data
-        case "answer":
-            ended = {"end": "done", "text": event.data["text"]}
-        case "tool_use" if event.data["at"] == "client":
-            waiting[event.data["id"]] = event.data
-        case "tool_result":
-            waiting.pop(event.data["id"], None)
-    return ended
-
-
-def end_of_run(ended: dict[str, Any], waiting: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The end of a run; where the server died before it said so, what is on record says it."""
-    if ended.get("end") == "failed":
-        error = ended.get("error") or {}
-        raise ServerError(200, str(error.get("type")), str(error.get("message")))
-    if waiting and ended.get("end") != "input_required":
-        return {**ended, "end": "input_required", "waiting": list(waiting.values())}
-    return ended
+    return results
