@@ -15,6 +15,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import GeneratorType
 from typing import Any
@@ -120,6 +121,19 @@ def _script(turns: int) -> sevenfold.Script:
     return sevenfold.Script(answers)
 
 
+Step = Callable[[], Any]
+"""One call of a session; that of an `AsyncSession` is to be awaited."""
+
+
+def _steps(session: Any, turns: int) -> Iterator[Step]:
+    """The calls with which a session takes turns; both kinds of sessions have the same methods."""
+    for number in range(turns):
+        yield partial(session.user, "Does it build?")
+        yield session.complete
+        yield partial(session.tool_results, {f"toolu_{number}": RESULT})
+        yield session.complete
+
+
 def of_async_session(turns: int, store_seconds: float) -> Stalls:
     """The stalls while an `AsyncSession` takes turns on a store that takes ``store_seconds`` for each call."""
     calls: list[str] = []
@@ -131,11 +145,8 @@ def of_async_session(turns: int, store_seconds: float) -> Stalls:
             "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client, settings=SETTINGS
         )
         async with opening as session:
-            for number in range(turns):
-                await session.user("Does it build?")
-                await session.complete()
-                await session.tool_results({f"toolu_{number}": RESULT})
-                await session.complete()
+            for step in _steps(session, turns):
+                await step()
 
     return Stalls(late=asyncio.run(stalls_during(work)), store_calls=len(calls))
 
@@ -151,12 +162,9 @@ def of_session_in_the_loop(turns: int, store_seconds: float) -> Stalls:
             "s", model="claude-sonnet-5-5", store=store, tools=[BUILD], client=client, settings=SETTINGS
         )
         with opened as session:
-            for number in range(turns):
-                session.user("Does it build?")
-                session.complete()
-                session.tool_results({f"toolu_{number}": RESULT})
-                session.complete()
-                await asyncio.sleep(BEAT_SECONDS)
+            for step in _steps(session, turns):
+                step()
+                await asyncio.sleep(BEAT_SECONDS)  # lets the other task notice how late it is
 
     return Stalls(late=asyncio.run(stalls_during(work)), store_calls=len(calls))
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.demo.harbour import GATES, TEXTS, Part, fill
+from sevenfold.lab.rules.base import without_markers
 from sevenfold.lab.simulator import brains
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -170,7 +171,8 @@ class Assistant:
         self.prompt = prompt
         messages = prompt.messages
         kind = next((kind for kind, mark in _MARKS.items() if mark in prompt.last_text), "main")
-        bare = [_unmarked(message) for message in messages]
+        # Cache markers may differ when a request is repeated.
+        bare = [without_markers(message) for message in messages]
         if kind == "main" and bare != self._answered:
             self._answered, self._reply = bare, self._next(bare)
         self._watch(kind)
@@ -208,9 +210,3 @@ def words_of(content: Any) -> str:
     """The text in the content of a message or a tool result."""
     blocks = [{"text": content}] if isinstance(content, str) else content or ()
     return "\n".join(str(block.get("text", "")) for block in blocks)
-
-
-def _unmarked(message: Json) -> Json:
-    """A message without cache markers, which may differ when a request is repeated."""
-    blocks = [{key: block[key] for key in block if key != "cache_control"} for block in message["content"]]
-    return {"role": message["role"], "content": blocks}

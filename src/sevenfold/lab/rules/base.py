@@ -115,6 +115,19 @@ def inner_blocks(block: Json) -> list[Json]:
     return [inner for inner in content if isinstance(inner, dict)] if isinstance(content, list) else []
 
 
+def without_marker(block: Json) -> dict[str, Any]:
+    """A block without its cache marker."""
+    return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+def without_markers(message: Json) -> Json:
+    """A message without the cache markers of its blocks."""
+    content = message["content"]
+    return (
+        message if isinstance(content, str) else {**message, "content": list(map(without_marker, content))}
+    )
+
+
 def pages(block: Json) -> int:
     """How many pages a document counts for: one if the length of the file is not known; a text's are its pictures."""
     source = block.get("source")

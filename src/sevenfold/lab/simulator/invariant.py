@@ -6,11 +6,10 @@ Both the prompt cache and bound thinking depend on it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks
+from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks, without_marker
 
 
 def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
@@ -57,14 +56,10 @@ def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
 
 def _bare(block: Json) -> bytes:
     """The bytes of a block without its cache markers; the order of all keys matters."""
-    bare = _unmarked(block)
+    bare = without_marker(block)
     if inside := inner_blocks(block):
-        bare["content"] = [_unmarked(inner) for inner in inside]
+        bare["content"] = [without_marker(inner) for inner in inside]
     return msgspec.json.encode(bare)
-
-
-def _unmarked(block: Json) -> dict[str, Any]:
-    return {key: value for key, value in block.items() if key != "cache_control"}
 
 
 def _short(raw: bytes) -> str:

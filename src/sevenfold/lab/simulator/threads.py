@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sevenfold.lab.rules.base import without_markers
 from sevenfold.lab.simulator.brains import Json
 from sevenfold.lab.simulator.clock import SimulatorClock
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid
@@ -104,16 +105,6 @@ class HeldHistories:
             return
         fields = {name: whole[name] for name in CREATE_ONLY if name in whole}
         answer = {"role": "assistant", "content": message["content"]}
-        held = [*map(_unmarked, whole["messages"]), answer]
+        # Only the markers of the request under way count, so those of earlier ones must not return with the thread.
+        held = [*map(without_markers, whole["messages"]), answer]
         self._keep(message["id"], HeldHistory(self._clock.now(), held, fields))
-
-
-def _unmarked(message: Json) -> Json:
-    """The message without cache markers: only those of the request under way count."""
-    content = message["content"]
-    if isinstance(content, str):
-        return message
-    blocks = [
-        {name: value for name, value in block.items() if name != "cache_control"} for block in content
-    ]
-    return {**message, "content": blocks}
