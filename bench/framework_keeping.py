@@ -25,12 +25,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from bench.clients import conversation
+from bench.clients import conversation, judging
 from bench.peers import environments
 from sevenfold.lab.simulator.brains import ModelPrompt, Said, ScriptedBrain, text, tool_use
 from sevenfold.lab.simulator.errors import ApiError
@@ -61,15 +60,8 @@ HERMES_SETTINGS = (
     ("config", "set", "memory.provider", "sevenfold"),
     ("config", "set", "model.context_length", "64000"),
 )
-LEAST_REQUESTS = 50
-LEAST_COMPACTIONS = 3
 SUMMARY = "The work on the harbour went on and nothing in particular is left to say about it. " * 6
 ANSWER = "Noted. The cranes are oiled and the harbour is quiet, so the berths stay as they are. " * 12
-MODEL_PATHS = ("/messages", "/chat/completions", "/responses")
-OURS = "and a <summary>"
-"""Near the end of our own requests for a summary."""
-BOUNDARY = "<continued-session>"
-TAG = re.compile(r"</?[a-z][a-z_-]*>")
 
 
 class FrameworkFigures(Struct, frozen=True):
@@ -139,7 +131,7 @@ class HarbourBrain:
     def answer(self, prompt: ModelPrompt) -> Said:
         """The answer to a request."""
         newest = prompt.messages[-1]["content"]
-        if not prompt.tools or OURS in json.dumps(newest)[-2_000:]:
+        if not prompt.tools or judging.OURS in json.dumps(newest)[-2_000:]:
             return SUMMARY
         if self._stubborn and is_changed(prompt):
             raise ApiError(
@@ -220,39 +212,28 @@ def figures_of(
 ) -> FrameworkFigures:
     """What the captured requests of a run show."""
     # Others look for lists of models, or for what kind of server it is.
-    asked = [request for request in requests if request.path.endswith(MODEL_PATHS)]
-    own = [request for request in asked if is_own(request)]
-    last = texts_of(own[-1])
+    asked = [request for request in requests if request.path.endswith(judging.MODEL_PATHS)]
+    own = [request for request in asked if judging.is_own(request)]
+    judgement = judging.judge(own)
     printed = done.stdout.strip().splitlines()
     reported = json.loads(printed[-1]) if done.returncode == 0 else {}
-    behind = compactions(own)
-    missing_after: list[str] = []
-    for request in behind[:LEAST_COMPACTIONS]:
-        newest = newest_turn(request)
-        expected = map(conversation.codeword, sorted({0, newest // 2, newest}))
-        missing_after += [word for word in expected if word not in texts_of(request)]
-    said = [
-        sentence for turn in range(newest_turn(own[-1]) + 1) for sentence in conversation.sentences(turn)
-    ]
-    words = last.rpartition("<user-words>")[2].partition("</user-words>")[0] if BOUNDARY in last else ""
     problems = "; ".join(reported.get("problems", ()))
     return FrameworkFigures(
         framework=options.framework,
         wire=options.wire,
         version=version_of(python, options.framework),
-        finished=done.returncode == 0 and newest_turn(own[-1]) == options.turns - 1,
+        finished=done.returncode == 0 and judging.newest_turn(own[-1]) == options.turns - 1,
         error=problems or (done.stderr.strip().splitlines() or [""])[-1]
         if done.returncode or problems
         else "",
-        requests=len(own),
+        requests=judgement.requests,
         refused=sum(request.status >= 400 for request in asked),
-        compactions=len(behind),
-        missing_after=tuple(missing_after),
-        missing=tuple(sentence for sentence in said if sentence not in last),
-        head_same=head_of(own[0]) == head_of(own[-1])
-        and conversation.SYSTEM in json.dumps(head_of(own[-1])),
-        tags=tuple(sorted(set(TAG.findall(words)))),
-        changed=sum(BOUNDARY in texts_of(request) for request in own),
+        compactions=judgement.compactions,
+        missing_after=judgement.missing_after,
+        missing=judgement.missing,
+        head_same=judgement.head_same and conversation.SYSTEM in judging.head_of(own[-1]),
+        tags=judgement.tags,
+        changed=judgement.changed,
         usd=round(sum(map(usd_of, requests)), 3) if options.wire == "messages" else None,
         pieces=reported.get("pieces", 0),
     )
@@ -266,61 +247,6 @@ def usd_of(request: Received) -> float:
     return usage.cost(find(request.body["model"])) or 0.0
 
 
-def is_own(request: Received) -> bool:
-    """Whether a request is one of the agent's conversation, and not for a summary."""
-    if not request.path.endswith(MODEL_PATHS):
-        return False
-    return bool(request.body.get("tools")) and OURS.encode() not in request.raw[-2_000:]
-
-
-def compactions(own: Sequence[Received]) -> list[Received]:
-    """The first request behind each compaction: the summary in it is another one than before."""
-    behind: list[Received] = []
-    before = ""
-    for request in own:
-        shown = texts_of(request)
-        start = shown.find(BOUNDARY)
-        summary = shown[start : shown.find("</user-words>", start)] if start >= 0 else before
-        if summary != before:
-            behind.append(request)
-        before = summary
-    return behind
-
-
-def texts_of(request: Received) -> str:
-    """All text of a request's conversation."""
-    body = request.body
-    parts: list[str] = []
-    _collect(body.get("messages") or body.get("input") or [], parts)
-    return "\n".join(parts)
-
-
-def _collect(value: Any, parts: list[str]) -> None:
-    if isinstance(value, str):
-        parts.append(value)
-    elif isinstance(value, dict):
-        for each in value.values():
-            _collect(each, parts)
-    elif isinstance(value, list):
-        for each in value:
-            _collect(each, parts)
-
-
-def newest_turn(request: Received) -> int:
-    """The newest message of the user that a request has."""
-    shown = texts_of(request)
-    return max((turn for turn in range(200) if conversation.sentences(turn)[0] in shown), default=0)
-
-
-def head_of(request: Received) -> list[object]:
-    """What precedes the conversation: the system prompt in its role, and the tools, without cache markers."""
-    body = request.body
-    listed = body.get("messages") or body.get("input") or []
-    leading = [message for message in listed[:2] if message.get("role") in ("system", "developer")]
-    raw = json.dumps([body.get("system"), body.get("instructions"), leading, body.get("tools")])
-    return [re.sub(r', "cache_control": \{[^}]*\}', "", raw)]
-
-
 def version_of(python: Path, framework: str) -> str:
     """The version of the framework that was run."""
     package = re.split(r"[\[=]", PACKAGES[framework][0])[0] if framework != "deepagents" else framework
@@ -331,7 +257,9 @@ def version_of(python: Path, framework: str) -> str:
 def holds(figures: FrameworkFigures) -> bool:
     """Whether the conversation was kept, and nothing was lost or refused."""
     is_whole = not (figures.missing or figures.missing_after or figures.tags or figures.error)
-    is_long = figures.requests >= LEAST_REQUESTS and figures.compactions >= LEAST_COMPACTIONS
+    is_long = (
+        figures.requests >= judging.LEAST_REQUESTS and figures.compactions >= judging.LEAST_COMPACTIONS
+    )
     return figures.finished and is_whole and is_long and figures.head_same and not figures.refused
 
 

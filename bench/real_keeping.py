@@ -3,15 +3,16 @@
     python -m bench.real_keeping PROGRAM [--json]
 
 PROGRAM is claude-code or codex, installed from npm by exact version into `.dev/clients`. It runs in a network namespace
-of its own against the simulator, with its own compaction out of reach; each message resumes it below a gateway that is
-started again. Judged by what the simulator received: nothing refused, the program's system prompt and tools as in its
-first request, and every codeword of the user, and the one of its instruction file, in its last.
+of its own against the simulator, with its own compaction out of reach. The user says eighteen messages of three
+sentences, and for each the model reads three files; each message resumes the program below a gateway that is started
+again. Judged by what the simulator received: nothing refused, the program's system prompt and tools as in its first
+request, every sentence of the user in its last, no tag among the user's words, what its instruction file says, and
+after each of the first three compactions the codewords of the first, the middle and the newest message.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -22,9 +23,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bench.clients import programs, story
+from bench.clients import conversation, judging, programs, reading, story
 from sevenfold.lab.simulator.brains import ScriptedBrain
-from sevenfold.lab.simulator.provider import Received, Simulator
+from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 
 INSIDE = "SEVENFOLD_IN_NAMESPACE"
@@ -38,14 +39,12 @@ class KeptFigures(Struct, frozen=True):
 
     program: str
     version: str
-    requests: int
     refused: int
     kept: int
     """Requests that were sent with less in them, by the gateway's reports."""
-    missing: tuple[str, ...]
-    """Codewords that are not in the last request."""
-    head_same: bool
-    """Whether system prompt and tools of the last request are those of the first."""
+    instructed: bool
+    """Whether the last request has what the instruction file says."""
+    judgement: judging.Judgement
 
 
 def main() -> int:
@@ -61,21 +60,26 @@ def main() -> int:
         figures = drive(options.program, programs.install()[options.program], folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
-        print(msgspec.json.encode(figures).decode())
-    else:
-        print(
-            f"{figures.program} {figures.version}: {figures.requests} requests, {figures.refused} refused"
-        )
-        print(f"  sent with less in them   {figures.kept}")
-        print(f"  codewords missing        {', '.join(figures.missing) or 'none'}")
-        print(f"  system and tools         {'as at first' if figures.head_same else 'CHANGED'}")
+    print(msgspec.json.encode(figures).decode() if options.json else f"{figures.program} {shown(figures)}")
     return 0 if holds(figures) else 1
+
+
+def shown(figures: KeptFigures) -> str:
+    """The figures as text."""
+    judgement = figures.judgement
+    return (
+        f"{figures.version}: {judgement.requests} requests, {figures.refused} refused, {figures.kept} sent with less "
+        f"in them, {judgement.compactions} compactions; sentences missing {len(judgement.missing)}, codewords behind "
+        f"compactions {len(judgement.missing_after)}, tags among the user's words {len(judgement.tags)}; system prompt "
+        f"and tools {'as at first' if judgement.head_same else 'CHANGED'}, "
+        f"instruction file {'there' if figures.instructed else 'MISSING'}"
+    )
 
 
 def holds(figures: KeptFigures) -> bool:
     """Whether the conversation was kept, and nothing was lost or refused."""
-    return not figures.refused and not figures.missing and figures.head_same and figures.kept > 0
+    judgement = figures.judgement
+    return not figures.refused and figures.instructed and judgement.is_whole and judgement.is_long
 
 
 def in_namespace(arguments: list[str]) -> int:
@@ -87,35 +91,31 @@ def in_namespace(arguments: list[str]) -> int:
 
 
 def drive(name: str, version: str, folder: Path) -> KeptFigures:
-    """Drive a program through the story, each message below a new gateway."""
-    brain = story.StoryBrain()
+    """Drive a program through the conversation, each message below a new gateway."""
+    brain = reading.ReadingBrain()
     simulator = Simulator(ScriptedBrain(brain.answer))
     kept = 0
     with serve(simulator) as url:
         client = programs.CLIENTS[name](folder, url, own_provider=True)
-        story.prepare(client)
+        reading.prepare(client)
         session = ""
-        for turn in range(story.TURNS):
-            paths = [client.work / f"log-{turn * story.READS + read}.txt" for read in range(story.READS)]
-            brain.plan.extend(map(story.reading, paths))
-            command = client.command(story.message(turn), session)
+        for turn in range(reading.TURNS):
+            brain.plan_turn(client.work)
+            command = client.command(conversation.message(turn), session)
             done = run_kept(
                 client, programs.sevenfold("gateway", "--mode", "keep", "--upstream", url, "--", *command)
             )
             session = client.session_of(done.stdout)
             kept += kept_in(done.stderr)
         requests = list(simulator.requests)
-    turns = [request for request in requests if is_turn(request)]
-    last = turns[-1].raw.decode()
-    said = [*map(story.codeword, range(story.TURNS)), story.INSTRUCTED]
+    own = [request for request in requests if judging.is_own(request)]
     return KeptFigures(
         program=name,
         version=version,
-        requests=len(requests),
         refused=sum(request.status >= 400 for request in requests),
         kept=kept,
-        missing=tuple(word for word in said if word not in last),
-        head_same=head_of(turns[0]) == head_of(turns[-1]),
+        instructed=story.INSTRUCTED in own[-1].raw.decode(),
+        judgement=judging.judge(own),
     )
 
 
@@ -145,19 +145,6 @@ def kept_in(report: str) -> int:
         if words[:1] == ["kept"] and words[1].isdigit():
             return int(words[1])
     return 0
-
-
-def is_turn(request: Received) -> bool:
-    """Whether a request is a turn of the conversation."""
-    return request.path.endswith(("/messages", "/responses")) and story.is_turn(request)
-
-
-def head_of(request: Received) -> list[object]:
-    """What precedes the messages of a request; the line about billing may change."""
-    body = json.loads(request.raw)
-    system = body.get("system") or []
-    counted = [block for block in system if "x-anthropic-billing-header" not in str(block)[:120]]
-    return [counted, body.get("instructions"), body.get("tools")]
 
 
 if __name__ == "__main__":

@@ -33,6 +33,9 @@ INSTRUCTED = "beacon-instructions-4417"
 SUMMARY = "The work on the harbour went on and nothing in particular is left to say about it. " * 6
 WORDS = ("harbour", "ledger", "tunnel", "kernel", "pier", "schema", "invoice", "window", "parser", "signal")
 
+PlannedCall = Callable[[Sequence[str]], dict[str, Any]]
+"""Makes a call, with the tool for it out of those that the program offers."""
+
 
 class CompactionSeen(Struct, frozen=True):
     """The first request after a compaction, and what should be in it and is not."""
@@ -106,11 +109,11 @@ class StoryBrain:
     """Plays the model: does the calls that were planned, and writes summaries that keep nothing."""
 
     def __init__(self) -> None:
-        self.plan: deque[Callable[[Sequence[str]], dict[str, Any]]] = deque()
+        self.plan: deque[PlannedCall] = deque()
 
     def answer(self, prompt: ModelPrompt) -> Said:
         """The answer to a request."""
-        names = list(_tool_names(prompt.tools))
+        names = list(tool_names(prompt.tools))
         last = str(prompt.messages[-1]["content"]) if prompt.messages else ""
         if not names or "Respond with TEXT ONLY" in last:
             return SUMMARY
@@ -124,7 +127,8 @@ def summary(asked: SummaryRequest) -> str:
     return SUMMARY
 
 
-def _tool_names(tools: Sequence[Any]) -> Iterator[str]:
+def tool_names(tools: Sequence[Any]) -> Iterator[str]:
+    """The names of the tools that a program offers, those in namespaces behind the namespace's."""
     for tool in tools:
         inner = tool.get("tools")
         if isinstance(inner, list):
@@ -133,7 +137,7 @@ def _tool_names(tools: Sequence[Any]) -> Iterator[str]:
             yield str(tool["name"])
 
 
-def reading(path: Path) -> Callable[[Sequence[str]], dict[str, Any]]:
+def reading(path: Path) -> PlannedCall:
     """A call that reads a file, with the tool that the program offers for it."""
 
     def call(names: Sequence[str]) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def reading(path: Path) -> Callable[[Sequence[str]], dict[str, Any]]:
     return call
 
 
-def recalling(query: str) -> Callable[[Sequence[str]], dict[str, Any]]:
+def recalling(query: str) -> PlannedCall:
     """A call of the MCP server's search."""
 
     def call(names: Sequence[str]) -> dict[str, Any]:

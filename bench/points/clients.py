@@ -11,11 +11,10 @@ import msgspec
 
 from bench import interim_answers
 from bench.clients import programs
+from bench.clients.judging import LEAST_COMPACTIONS, LEAST_REQUESTS
 from bench.points import Outcome, Point
 from bench.real_clients import Figures
-from bench.real_keeping import KeptFigures, holds
-
-LEAST_COMPACTIONS = 3
+from bench.real_keeping import KeptFigures, holds, shown
 
 
 def driven(program: str, *options: str) -> Figures:
@@ -73,11 +72,8 @@ def kept_by_gateway(program: str, _: Path | None) -> list[Outcome]:
     if not done.stdout:
         raise RuntimeError(done.stderr[-1000:])
     figures = msgspec.json.decode(done.stdout, type=KeptFigures)
-    figure = (
-        f"{figures.kept} of {figures.requests} requests sent with less in them, {figures.refused} refused, "
-        f"codewords missing: {', '.join(figures.missing) or 'none'}"
-    )
-    return [Outcome(f"{program} ({figures.version}) kept by the gateway", holds(figures), figure)]
+    bar = f"none lost or refused, {LEAST_REQUESTS} requests, {LEAST_COMPACTIONS} compactions"
+    return [Outcome(f"{program} kept by the gateway", holds(figures), shown(figures), bar)]
 
 
 def interim(_: Path | None) -> list[Outcome]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.framework_keeping import LEAST_COMPACTIONS, LEAST_REQUESTS, ROOT, FrameworkFigures, holds
+from bench.clients.judging import LEAST_COMPACTIONS, LEAST_REQUESTS
+from bench.framework_keeping import ROOT, FrameworkFigures, holds
 from bench.points import Outcome, Point
 
 LED = (
