@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,12 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 """
 INSTRUCTIONS = {"claude-code": "CLAUDE.md", "codex": "AGENTS.md"}
+
+
+def missing_here() -> str:
+    """What is missing on this machine to run the programs; empty if nothing is."""
+    missing = [name for name in ("node", "npm", "unshare", "ip") if shutil.which(name) is None]
+    return f"not installed: {', '.join(missing)}" if missing else ""
 
 
 def install() -> dict[str, str]:

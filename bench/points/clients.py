@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from bench import interim_answers
+from bench import interactive_keeping, interim_answers
 from bench.clients import programs
 from bench.clients.judging import LEAST_COMPACTIONS, LEAST_REQUESTS
-from bench.points import Outcome, Point
+from bench.points import Measurement, Outcome, Point
 from bench.real_clients import Figures
 from bench.real_keeping import KeptFigures, holds, shown
 
@@ -76,6 +76,19 @@ def kept_by_gateway(program: str, _: Path | None) -> list[Outcome]:
     return [Outcome(f"{program} kept by the gateway", holds(figures), shown(figures), bar)]
 
 
+def in_terminal(_: Path | None) -> list[Outcome]:
+    """The same for Claude Code in front of a terminal, led through what people do there."""
+    command = [sys.executable, "-m", "bench.interactive_keeping", "--json"]
+    done = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-3000:])
+    figures = msgspec.json.decode(done.stdout, type=interactive_keeping.InteractiveFigures)
+    name = "claude-code in a terminal kept by the gateway"
+    bar = f"none lost or refused, {LEAST_REQUESTS} requests, {LEAST_COMPACTIONS} compactions"
+    figure = interactive_keeping.shown(figures)
+    return [Outcome(name, interactive_keeping.holds(figures), figure, bar)]
+
+
 def interim(_: Path | None) -> list[Outcome]:
     """Which programs read over the interim answers that a gateway sends while a summary is under way."""
     command = [sys.executable, "-m", "bench.interim_answers", "--json"]
@@ -115,9 +128,23 @@ KINDS = {
     "below the gateway": below_gateway,
     "kept by the gateway": kept_by_gateway,
 }
-POINTS: list[Point] = [
-    (f"{program} {kind}", partial(measurement, program))
-    for program in programs.CLIENTS
-    for kind, measurement in KINDS.items()
+MEASUREMENTS: list[Point] = [
+    *(
+        (f"{program} {kind}", partial(measurement, program))
+        for program in programs.CLIENTS
+        for kind, measurement in KINDS.items()
+    ),
+    ("claude-code in a terminal kept by the gateway", in_terminal),
+    ("programs and interim answers", interim),
 ]
-POINTS.append(("programs and interim answers", interim))
+
+
+def if_possible(name: str, measurement: Measurement, corpus: Path | None) -> list[Outcome]:
+    """Measure a point, or say why it is not tested here."""
+    missing = programs.missing_here()
+    return [Outcome(name, None, f"not tested: {missing}")] if missing else measurement(corpus)
+
+
+POINTS: list[Point] = [
+    (name, partial(if_possible, name, measurement)) for name, measurement in MEASUREMENTS
+]
