@@ -1,6 +1,6 @@
 """Real Claude Code and Codex below `sevenfold gateway --mode keep`: a window that is too small for what they send.
 
-    python -m bench.real_keeping PROGRAM [--json]
+    python -m bench.real_keeping PROGRAM [--stubborn] [--json]
 
 PROGRAM is claude-code or codex, installed from npm by exact version into `.dev/clients`. It runs in a network namespace
 of its own against the simulator, with its own compaction out of reach. The user says eighteen messages of three
@@ -8,6 +8,8 @@ sentences, and for each the model reads three files; each message resumes the pr
 again. Judged by what the simulator received: nothing refused, the program's system prompt and tools as in its first
 request, every sentence of the user in its last, no tag among the user's words, what its instruction file says, and
 after each of the first three compactions the codewords of the first, the middle and the newest message.
+
+With `--stubborn` the provider refuses every request that is not as the program wrote it: the program must finish.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class KeptFigures(Struct, frozen=True):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("program", choices=tuple(programs.CLIENTS))
+    parser.add_argument("--stubborn", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if INSIDE not in os.environ:
@@ -57,11 +60,12 @@ def main() -> int:
         return in_namespace(sys.argv[1:])
     folder = Path(tempfile.mkdtemp(prefix="sevenfold-keeping-", dir="/var/tmp"))
     try:
-        figures = drive(options.program, programs.install()[options.program], folder)
+        version = programs.install()[options.program]
+        figures = drive(options.program, version, folder, stubborn=options.stubborn)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(msgspec.json.encode(figures).decode() if options.json else f"{figures.program} {shown(figures)}")
-    return 0 if holds(figures) else 1
+    return 0 if (finishes(figures) if options.stubborn else holds(figures)) else 1
 
 
 def shown(figures: KeptFigures) -> str:
@@ -82,6 +86,11 @@ def holds(figures: KeptFigures) -> bool:
     return not figures.refused and figures.instructed and judgement.is_whole and judgement.is_long
 
 
+def finishes(figures: KeptFigures) -> bool:
+    """Whether a program whose provider refuses every change has come to the end with all of its own."""
+    return figures.refused > 0 and not figures.judgement.missing and not figures.judgement.changed
+
+
 def in_namespace(arguments: list[str]) -> int:
     """Run this again where there is no network but the loopback device."""
     again = [sys.executable, "-m", "bench.real_keeping", *arguments]
@@ -90,16 +99,19 @@ def in_namespace(arguments: list[str]) -> int:
     return subprocess.call(["unshare", "-rn", "sh", "-c", shell, "sh", *again], env=env, cwd=programs.ROOT)
 
 
-def drive(name: str, version: str, folder: Path) -> KeptFigures:
+def drive(name: str, version: str, folder: Path, *, stubborn: bool) -> KeptFigures:
     """Drive a program through the conversation, each message below a new gateway."""
-    brain = reading.ReadingBrain()
+    brain = reading.ReadingBrain(stubborn=stubborn)
     simulator = Simulator(ScriptedBrain(brain.answer))
     kept = 0
     with serve(simulator) as url:
         client = programs.CLIENTS[name](folder, url, own_provider=True)
         reading.prepare(client)
+        if name == "codex":
+            settings = client.settings.read_text().replace(programs.CODEX_COMPACTION, "")
+            client.settings.write_text(settings)
         session = ""
-        for turn in range(reading.TURNS):
+        for turn in range(reading.STUBBORN_TURNS if stubborn else reading.TURNS):
             brain.plan_turn(client.work)
             command = client.command(conversation.message(turn), session)
             done = run_kept(
@@ -108,7 +120,7 @@ def drive(name: str, version: str, folder: Path) -> KeptFigures:
             session = client.session_of(done.stdout)
             kept += kept_in(done.stderr)
         requests = list(simulator.requests)
-    own = [request for request in requests if judging.is_own(request)]
+    own = [request for request in requests if judging.is_own(request) and request.status < 400]
     return KeptFigures(
         program=name,
         version=version,

@@ -18,6 +18,8 @@ PACKAGES = {"claude-code": "@anthropic-ai/claude-code@2.1.327", "codex": "@opena
 SECONDS = 180
 CLAUDE_MODEL = "claude-opus-4-6"
 CODEX_MODEL = "gpt-5.5"
+CODEX_COMPACTION = "model_auto_compact_token_limit = 70000\n"
+"""The setting with which Codex compacts early."""
 SETTINGS = b'{\n  // kept as it is\n  "includeCoAuthoredBy": false, "env": {"A": "{"}\n}\n'
 _SIMULATOR = """model_provider = "simulator"
 
@@ -137,7 +139,7 @@ class Codex:
         self.settings = self.home / ".codex" / "config.toml"
         self.settings.parent.mkdir(parents=True)
         self.settings.write_text(
-            f'# kept as it is\nmodel = "{CODEX_MODEL}"\nmodel_auto_compact_token_limit = 70000\n'
+            f'# kept as it is\nmodel = "{CODEX_MODEL}"\n{CODEX_COMPACTION}'
             + ("" if own_provider else _SIMULATOR.format(url=url))
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from openai import AsyncOpenAI, BadRequestError
+from openai import AsyncOpenAI, BadRequestError, OpenAI
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.fallback import FallbackModel
@@ -339,3 +341,41 @@ def test_what_continues_a_conversation_that_the_provider_holds_is_sent_as_it_is_
         assert kept.sevenfold.sessions == ()
         assert kept.sevenfold.problems == []
         assert len(simulator.requests) == 1
+
+
+@pytest.mark.spec("S41.3")
+def test_a_client_that_is_not_awaited_is_refused_where_the_sdk_awaits_its_models() -> None:
+    awaited_nowhere: Any = OpenAI(api_key="k")
+    with pytest.raises(
+        InputError, match="takes an AsyncOpenAI, since the SDK awaits its models, got OpenAI"
+    ):
+        SevenfoldProvider(awaited_nowhere)
+
+
+@pytest.mark.spec("S41.3")
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("sevenfold.doors.adapters.langchain", "langchain.agents.middleware", "langchain"),
+        ("sevenfold.doors.adapters.openai_agents", "agents", "openai-agents"),
+        ("sevenfold.doors.adapters.pydantic_ai", "pydantic_ai", "pydantic-ai"),
+        ("sevenfold.lab.simulator.server", "uvicorn", "simulator"),
+    ],
+)
+def test_where_a_package_is_missing_the_error_names_the_extra_that_brings_it(
+    module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'sevenfold\[{extra}\]'"):
+        import_module(module)
+
+
+@pytest.mark.spec("S41.3")
+@pytest.mark.parametrize("page", ["wrap", "langchain", "openai-agents", "pydantic-ai"])
+def test_a_page_says_what_to_install_for_its_example(page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition("```python\n")
+    assert "sevenfold.lab.simulator.server" in rest.partition("```")[0]
+    assert "pip install 'sevenfold[" in before
+    assert "the extra `simulator`" in " ".join(before.split())

@@ -232,6 +232,15 @@ def test_other_objects_are_refused_with_what_to_use_instead() -> None:
         wrap({})
 
 
+@pytest.mark.spec("S40.6")
+def test_a_name_that_is_no_text_is_refused_before_anything_is_sent() -> None:
+    number: Any = 42
+    with pytest.raises(InputError, match=r"is a text, got int; pass for example str\(42\)"):
+        wrap(client("http://127.0.0.1:9"), session=number)
+    with pytest.raises(InputError, match=r"is a text, got int"), conversation(number):
+        raise AssertionError("the block is not entered")
+
+
 INSTRUCTIONS = "# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\nBe kind to harbours.\n</INSTRUCTIONS>"
 CHAT_TOOLS: Any = [
     {

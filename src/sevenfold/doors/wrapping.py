@@ -55,7 +55,7 @@ _named: ContextVar[str] = ContextVar("sevenfold_conversation", default="")
 @contextmanager
 def conversation(name: str) -> Iterator[None]:
     """Whatever wrapped clients send in this block belongs to the conversation of this name."""
-    token = _named.set(name)
+    token = _named.set(_checked_name(name))
     try:
         yield
     finally:
@@ -80,6 +80,15 @@ def wrap(
     return WrappedConversations(session or "", store, settings).wrap(client)
 
 
+def _checked_name(name: str) -> str:
+    """The name of a conversation; raises `InputError` if it is no text, as an id of a database often is."""
+    if not isinstance(name, str):
+        raise InputError(
+            f"the name of a conversation is a text, got {type(name).__name__}; pass for example str({name!r})"
+        )
+    return name
+
+
 def can_wrap(client: object) -> bool:
     """Whether an object is a client of the Anthropic or OpenAI SDK."""
     return hasattr(client, "copy") and _library_of(getattr(client, "_client", None)) is not None
@@ -101,7 +110,7 @@ class WrappedConversations:
         if store is None:
             store = JsonlStore(home.project(folder).folder, sync=sync, user_memory=home.memory)
         self._store = open_store(store, sync=sync)
-        self._session = session
+        self._session = _checked_name(session)
         self._lock = RLock()
         self.problems: list[str] = []
         """The newest faults: why the program's own bytes were sent, or something was not recorded."""

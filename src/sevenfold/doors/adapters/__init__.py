@@ -6,3 +6,20 @@ changed then, and what never is, holds for all doors: see `sevenfold.doors.wrapp
 
 A framework is imported by its own adapter alone.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def brought_by(extra: str) -> Iterator[None]:
+    """Import what an extra of ours brings; where that is not installed, the error names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"this adapter needs {error.name}, which is not installed; run: pip install 'sevenfold[{extra}]'",
+            name=error.name,
+        ) from error

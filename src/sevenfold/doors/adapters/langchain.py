@@ -11,13 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.language_models import BaseChatModel
-
+from sevenfold.doors.adapters import brought_by
 from sevenfold.doors.wrapping import WrappedConversations, conversation
 from sevenfold.errors import InputError
 from sevenfold.ports import Store
 from sevenfold.settings import Settings
+
+with brought_by("langchain"):
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.language_models import BaseChatModel
 
 
 class SevenfoldMiddleware(AgentMiddleware[Any, Any, Any]):

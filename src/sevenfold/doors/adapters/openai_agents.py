@@ -12,14 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents import Model, ModelProvider, OpenAIProvider, RunConfig
-from agents.memory import Session
-from openai import AsyncOpenAI
-
+from sevenfold.doors.adapters import brought_by
 from sevenfold.doors.follower.identity import SESSION
 from sevenfold.doors.wrapping import WrappedConversations
+from sevenfold.errors import InputError
 from sevenfold.ports import Store
 from sevenfold.settings import Settings
+
+with brought_by("openai-agents"):
+    from agents import Model, ModelProvider, OpenAIProvider, RunConfig
+    from agents.memory import Session
+    from openai import AsyncOpenAI
 
 
 class SevenfoldProvider(ModelProvider):
@@ -37,6 +40,10 @@ class SevenfoldProvider(ModelProvider):
         store: Store | Path | str | None = None,
         settings: Mapping[str, object] | Settings | None = None,
     ) -> None:
+        if client is not None and not isinstance(client, AsyncOpenAI):
+            raise InputError(
+                f"SevenfoldProvider takes an AsyncOpenAI, since the SDK awaits its models, got {type(client).__name__}"
+            )
         self.sevenfold = WrappedConversations(store=store, settings=settings)
         """The conversations: their sessions, problems, and `close`."""
         self.client = self.sevenfold.wrap(client or AsyncOpenAI())

@@ -11,18 +11,20 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.models import Model, ModelRequestContext
-from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.providers import Provider
-
+from sevenfold.doors.adapters import brought_by
 from sevenfold.doors.follower.identity import SESSION
 from sevenfold.doors.wrapping import WrappedConversations, can_wrap
 from sevenfold.errors import InputError
 from sevenfold.ports import Store
 from sevenfold.settings import Settings
+
+with brought_by("pydantic-ai"):
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models import Model, ModelRequestContext
+    from pydantic_ai.models.fallback import FallbackModel
+    from pydantic_ai.models.wrapper import WrapperModel
+    from pydantic_ai.providers import Provider
 
 
 class Sevenfold(AbstractCapability[Any]):

@@ -11,12 +11,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
-import uvicorn
-from anyio import CapacityLimiter, to_thread
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from sevenfold.lab.simulator.brains import Json, ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
@@ -31,6 +25,19 @@ from sevenfold.lab.simulator.responses import count as count_input
 from sevenfold.lab.simulator.responses import events as response_events
 from sevenfold.lab.simulator.schema import check_shape
 from sevenfold.wire.messages_events import message_events
+
+try:
+    import uvicorn
+    from anyio import CapacityLimiter, to_thread
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"the simulator's server needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'",
+        name=error.name,
+    ) from error
 
 STOPPING = 10.0
 """Seconds a server in a thread may take to stop."""
