@@ -286,3 +286,19 @@ def test_a_compressed_file_that_is_cut_or_no_zstd_says_so_or_gives_what_it_holds
     other.write_bytes(gzip.compress(rollout()))
     with pytest.raises(TranscriptError, match="damaged or not compressed with zstd"):
         sevenfold.transcript(other)
+
+
+def test_odd_values_in_a_session_of_kimi_cost_no_more_than_their_line(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "context.jsonl",
+        {"role": "_system_prompt", "content": "Be brief."},
+        {"role": {}, "content": "whose?"},
+        {"role": "assistant", "content": "Painted.", "tool_calls": 7},
+    )
+    assert ("model", "Painted.") in texts(path)
+
+
+def test_a_file_that_begins_with_an_odd_role_is_no_session_and_no_crash(tmp_path: Path) -> None:
+    path = written(tmp_path / "context.jsonl", {"role": {}}, {"role": ["user"]})
+    with pytest.raises(TranscriptError):
+        texts(path)

@@ -15,8 +15,10 @@ import pytest
 from tests.recorded import (
     form,
     parts_of_archive,  # noqa: F401
+    parts_of_formats,  # noqa: F401
     parts_of_layers,  # noqa: F401
     parts_of_memory,  # noqa: F401
+    parts_of_providers,  # noqa: F401
     parts_of_recall,  # noqa: F401
     parts_of_record,  # noqa: F401
 )

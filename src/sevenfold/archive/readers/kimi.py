@@ -29,7 +29,7 @@ _PROGRAM = "<system>"
 
 def recognises(record: Mapping[str, Any]) -> bool:
     """Whether a decoded line is one of the marks by which such a file is known."""
-    return record.get("role") in _MARKS
+    return isinstance(role := record.get("role"), str) and role in _MARKS
 
 
 def unsupported(record: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def _converted(records: LinkedRecords, name: str, message: Json) -> Iterator[dic
             }
             yield records.record("user", name, "", message={"role": "user", "content": [result]})
         case "assistant":
-            calls = [_call(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+            calls = _calls(message.get("tool_calls"))
             answer = {"role": "assistant", "id": f"answer-{name}", "content": [*content, *calls]}
             answer["stop_reason"] = "tool_use" if calls else "end_turn"
             yield records.record("assistant", name, "", message=answer)
@@ -104,3 +104,8 @@ def _call(call: Json) -> Json:
         "name": string(function.get("name")),
         "input": arguments or {},
     }
+
+
+def _calls(listed: Any) -> list[Json]:
+    """The calls of an answer; none where a damaged file has anything but a list of them."""
+    return [_call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
