@@ -21,19 +21,21 @@ from tests.recorded import (
     parts_of_providers,  # noqa: F401
     parts_of_recall,  # noqa: F401
     parts_of_record,  # noqa: F401
+    parts_of_sessions,  # noqa: F401
 )
 from tests.recorded.parts import PARTS
 
-pytestmark = pytest.mark.usefixtures("compactions_of_any_size", "in_utc")
+pytestmark = pytest.mark.usefixtures("compactions_of_any_size", "same_everywhere")
 
 GOLDEN = Path(__file__).parent / "golden" / "parts"
 REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
 
 
 @pytest.fixture
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Days are those of the user's time zone, which must be the same on every machine."""
+def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Days are those of the user's time zone; and a session takes variables of this name for settings."""
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("SEVENFOLD_RECORD", raising=False)
     time.tzset()
     yield
     monkeypatch.undo()
