@@ -70,7 +70,7 @@ QUICK_TESTS = (
 """A part of the core and its tests, small enough to be mapped in two minutes."""
 SEED, NUMBER, FEW = 7, 80, 10
 BAR = 0.85
-MOST_SECONDS = 30.0
+MOST_SECONDS = 60.0
 """How long the tests chosen for a fault took together when they were mapped, which is with coverage."""
 NEAREST, RECORDINGS = 100, 50
 """How many of the most specific tests run first, and how many of those that compare with a recording."""
