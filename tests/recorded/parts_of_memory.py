@@ -8,13 +8,15 @@ from itertools import combinations, permutations, product
 from random import Random
 
 from sevenfold.clock import ManualClock
+from sevenfold.errors import SevenfoldError
 from sevenfold.memory import consolidation
 from sevenfold.memory.admission import admit
+from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.consolidation import Proposal
 from sevenfold.memory.contradiction import ends
 from sevenfold.memory.dates import absolute_dates, checked_dates, names_day
 from sevenfold.memory.entry import MemoryEntry, new_entry, quoted
-from sevenfold.memory.generation import Origin, Provenance, digest
+from sevenfold.memory.generation import Author, Origin, Provenance, digest
 from sevenfold.memory.index import render_index
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.memory.quotation import nearest
@@ -362,3 +364,93 @@ def admissions() -> Iterator[str]:
                 yield f"{seed}.{step} {result.file} {result.new} {result.origin} {result.refused!r} {closed}"
         for entry in memory.entries():
             yield f"  {entry.entry.render().decode()!r} {short(entry.stamp.evidence)} {entry.when:.0f}"
+
+
+@part
+def memories_kept() -> Iterator[str]:
+    """What a memory says after any sequence of changes, by the user, by others in its folder, and taken back."""
+    for seed in range(16):
+        chance = Random(seed)
+        folder = MemoryFolder()
+        clock = ManualClock(NOON)
+        memory = Memory(folder, clock, lambda: TODAY)
+        commands = MemoryCommands(memory)
+        yield f"--- {seed}"
+        for step in range(24):
+            clock.advance(chance.choice((1.0, DAY)))
+            name = f"e{chance.randrange(5)}"
+            words = chance.choice(STATEMENTS)
+            try:
+                came = _happened(chance, memory, commands, name, words)
+            except SevenfoldError as error:
+                came = f"{type(error).__name__}: {error}"
+            yield f"{step}: {came}"
+            yield f"  news {memory.news()} damage {memory.damage!r} problems {memory.problems()}"
+        for change in memory.changes():
+            yield f"{change.number} {change.by} {change.reason!r} {sorted(change.entries)}"
+            yield memory.diff(change)
+        afforded = [memory.affords(budget) for budget in (0.1, 0.5, None)]
+        yield f"wrong {memory.corrected_share()} spent {memory.spent:.2f} {afforded}"
+        for entry in memory.entries():
+            yield f"{entry.entry.render().decode()!r} {entry.stamp.origin} {entry.when:.0f} {short(entry.usage)}"
+        yield memory.index()
+
+
+def _happened(chance: Random, memory: Memory, commands: MemoryCommands, name: str, words: str) -> object:
+    """Let one thing happen to a memory; returns what it says of it."""
+    file = f"{name}.md"
+    match chance.randrange(15):
+        case 0 | 1 | 2:
+            entry = new_entry(name, "project", words, quoted([words]))
+            by: Author = chance.choice(("user", "remember"))
+            return f"written {memory.write(entry, by, 'said').number}"
+        case 3:
+            return f"forgotten {memory.forget(name).number}"
+        case 4:
+            return f"confirmed {memory.confirm(name).number}"
+        case 5:
+            return f"pinned {memory.pin(name, pinned=chance.random() < 0.6).number}"
+        case 6:
+            return f"closed {memory.close(name).number}"
+        case 7:
+            return f"undone {memory.undo(chance.choice((None, None, chance.randrange(9)))).number}"
+        case 8:
+            memory.folder.write(file, new_entry(name, "user", words, words).render())
+            return "written from outside"
+        case 9:
+            memory.folder.remove(file)
+            return "removed from outside"
+        case 10:
+            memory.folder.write(chance.choice(("Odd Name.md", "pinned/e9.md", "notes.txt")), words.encode())
+            return "something else put there"
+        case 11:
+            memory.count_use(file, helped=chance.random() < 0.5, answer="a1")
+            memory.spend(0.2)
+            return "used"
+        case _:
+            path = chance.choice(
+                (
+                    f"/memories/{file}",
+                    "/memories",
+                    "/memories/pinned",
+                    "/etc/passwd",
+                    f"/memories/{name}9.md",
+                )
+            )
+            calls: tuple[Mapping[str, object], ...] = (
+                {"command": "view", "path": path},
+                {"command": "view", "path": path, "view_range": [1, chance.choice((2, 99, -1))]},
+                {"command": "create", "path": path, "file_text": f"{words}\nmore\n"},
+                {"command": "str_replace", "path": path, "old_str": words[:9], "new_str": "Sometimes"},
+                {
+                    "command": "insert",
+                    "path": path,
+                    "insert_line": chance.choice((0, 1, 99)),
+                    "insert_text": "put in\n",
+                },
+                {"command": "delete", "path": path},
+                {"command": "rename", "old_path": path, "new_path": f"/memories/e{chance.randrange(9)}.md"},
+                {"command": "dance"},
+            )
+            call = chance.choice(calls)
+            return f"{dict(call)}: {commands.run(call)!r}"
