@@ -130,12 +130,17 @@ class Layout:
         self.expected: Expected | None = None
         """What the gauge last expected the next report to say."""
         self._answer = ""
+        """The message id of the newest answer."""
         self._answer_end = 0
+        """Index behind its last record."""
         self._round_start: int | None = None
         """Index of the newest answer's first record; None once anything but its results follows."""
         self._round_end = 0
+        """Index behind the newest round's last record."""
         self._reasoning = NOTHING
-        self._answered = False
+        """All reasoning in view."""
+        self._has_results = False
+        """Whether results follow the newest answer, so that its turn is not over."""
 
     def total(self) -> Weight:
         """The weight of all content that is sent."""
@@ -234,52 +239,49 @@ class Layout:
         return index
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
+        """Count a record's content, and what it changes about the anchor; returns the size that it reports, if any."""
         record = item.record
         weight = item.weight
         self._loose.append(weight)
         self.bytes += weight.wire
         self.pictures += weight.images
         if record.role == "assistant":
+            self._has_results = False
             if weight.thoughts:
                 self._reasoning += reasoning(weight)
-            self._answered = False
-            anchor = self.anchor
-            if anchor and record.message_id and anchor.message_id == record.message_id:
-                usage = record.usage.last_round if record.usage else None
-                self.anchor = replace(
-                    anchor,
-                    prompt=usage.prompt if usage else anchor.prompt,
-                    output=usage.output_tokens if usage else anchor.output,
-                    reply=anchor.reply + weight,
-                )
+            if self.anchor and record.message_id and self.anchor.message_id == record.message_id:
+                self.anchor = _with_more_of_answer(self.anchor, record.usage, weight)
                 return None
         elif record.answers:
-            self._answered = True
-        elif item.shown and not record.meta and not self._answered:
+            self._has_results = True
+        elif item.shown and not record.meta and not self._has_results:
+            # What the user says while the model works on results does not end the turn, so its reasoning still counts.
             self._fade()
-        anchor = self.anchor
-        if reported and record.usage is not None and not record.outdated:
-            usage = record.usage.last_round if record.usage.iterations else record.usage
-            self.anchor = Anchor(
-                usage.prompt,
-                usage.output_tokens,
-                record.model,
-                record.message_id,
-                item.seq,
-                len(self.items),
-                weight,
-                record.cut,
-                record.edits,
-            )
-            if record.edits != (anchor.edits if anchor else UNEDITED):
-                # If the edits differ from last time, the prompt's growth says nothing about what was added.
-                return None
-            sent = NOTHING if anchor and anchor.prompt else self.total() - weight
-            return Measured(anchor, sent, record.usage, record.model, self.faded, self.expected)
-        if anchor:
-            since = anchor.since
-            self.anchor = replace(anchor, since=weight if since is NOTHING else since + weight)
-        return None
+        previous = self.anchor
+        if not reported or record.usage is None or record.outdated:
+            if previous:
+                # Adding weights is slow, and there is often only one to add.
+                since = weight if previous.since is NOTHING else previous.since + weight
+                self.anchor = replace(previous, since=since)
+            return None
+        usage = record.usage.last_round if record.usage.iterations else record.usage
+        self.anchor = Anchor(
+            prompt=usage.prompt,
+            output=usage.output_tokens,
+            model=record.model,
+            message_id=record.message_id,
+            seq=item.seq,
+            records=len(self.items),
+            reply=weight,
+            cut=record.cut,
+            edits=record.edits,
+        )
+        if record.edits != (previous.edits if previous else UNEDITED):
+            # If the edits differ from last time, the prompt's growth says nothing about what was added.
+            return None
+        # Only the growth since the previous report is compared, if there was one: its error does not add up.
+        sent = NOTHING if previous and previous.prompt else self.total() - weight
+        return Measured(previous, sent, record.usage, record.model, self.faded, self.expected)
 
     def _fade(self) -> None:
         """Count all reasoning so far as past: the user has spoken after a finished answer."""
@@ -307,6 +309,15 @@ class Layout:
         return Measured(
             None, self.total() - anchor.reply - anchor.since, record.usage, record.model, self.faded
         )
+
+
+def _with_more_of_answer(anchor: Anchor, usage: Usage | None, weight: Weight) -> Anchor:
+    """The anchor after a further record of the answer that it is about, which reports the size anew or not at all."""
+    reply = anchor.reply + weight
+    if usage is None:
+        return replace(anchor, reply=reply)
+    last_round = usage.last_round
+    return replace(anchor, prompt=last_round.prompt, output=last_round.output_tokens, reply=reply)
 
 
 class Round(Struct, frozen=True, gc=False):

@@ -391,58 +391,65 @@ class View:
         self.layout.add(self._item(node, message, self._effects))
 
     def _add_record(self, entry: Said | Clearing, offset: int) -> Measured | None:
+        """Add a record: to the end of what is in view if that is all it takes, otherwise by folding again.
+
+        This runs for each record of every log, so it calls as little as possible in the usual case.
+        """
         parent = entry.parent
         chain = self._chain
-        layout = self.layout
         if parent is None and self.tip and isinstance(entry, Said) and entry.attachment == QUEUED_COMMAND:
             self._interject(entry, offset)
             return None
         if parent in chain.links:
             parent = chain.resolve(parent)
-        grows = parent == self.tip or layout.continues_round(parent, self.tip)
+        continues = parent == self.tip or self.layout.continues_round(parent, self.tip)
         if self._after_damage:
-            # A parent that is named may be in the part of the log that was not read.
-            is_lost = parent is None or (chain.complete and parent not in chain)
-            if not grows and is_lost:
-                entry = replace(entry, parent=self.tip)
-                grows = True
             self._after_damage = False
-        node, joins = chain.add(self._seq, entry, offset)
+            if not continues and self._is_lost(parent):
+                entry = replace(entry, parent=self.tip)
+                continues = True
+        node, has_siblings = chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
             self._ledger.add(self._seq, entry, chain)
-        else:
-            if entry.summary and isinstance(self.entry(parent or ""), Boundary):
-                self._added_by[entry.uuid] = parent or ""
-            # The fast path: nearly always no decision concerns it, and any calls it answers are the newest ones.
-            effects = self._effects
-            plain = effects.spans_only and not (
-                joins or effects.spans or chain.kept_segments or self._forks
-            )
-            newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
-            if grows and (newest or self._goes_last(entry, joins)):
-                self.tip = entry.uuid
-                item = (
-                    Item.of(entry, node.seq, weighs=self._weighs)
-                    if plain
-                    else self._item(node, entry, effects)
-                )
-                if plain:
-                    node.item = item
-                measured = layout.add(item)
-                if layout.inserted != self.version[1]:
-                    self.version = self.version[0], layout.inserted
-                if entry.summary:
-                    self._forget()
-                return measured
-        self._refold(entry.uuid)
-        if isinstance(entry, Clearing) or len(self._chain.records_of_answer(entry.uuid)) > 1:
+            self._refold(entry.uuid)
             return None
-        return self.layout.measured_alone(entry)
+        if entry.summary and isinstance(self.entry(parent or ""), Boundary):
+            self._added_by[entry.uuid] = parent or ""
+        effects = self._effects
+        layout = self.layout
+        is_untouched = effects.spans_only and not (
+            has_siblings or effects.spans or chain.kept_segments or self._forks
+        )
+        is_newest = is_untouched and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
+        if not (continues and (is_newest or self._goes_last(entry, has_siblings))):
+            self._refold(entry.uuid)
+            # All records of an answer report the size of one prompt, so it is measured with the first of them.
+            return (
+                None if len(chain.records_of_answer(entry.uuid)) > 1 else self.layout.measured_alone(entry)
+            )
+        self.tip = entry.uuid
+        if is_untouched:
+            item = node.item = Item.of(entry, node.seq, weighs=self._weighs)
+        else:
+            item = self._item(node, entry, effects)
+        measured = layout.add(item)
+        if layout.inserted != self.version[1]:
+            self.version = self.version[0], layout.inserted
+        if entry.summary:
+            self._forget()
+        return measured
 
-    def _goes_last(self, record: Said, joins: bool) -> bool:
+    def _is_lost(self, parent: str | None) -> bool:
+        """Whether the damaged line before a record may have been its parent.
+
+        In a log that was read from its end, a parent that is not known may be in the part that was not read.
+        """
+        return parent is None or (self._chain.complete and parent not in self._chain)
+
+    def _goes_last(self, record: Said, has_siblings: bool) -> bool:
         """Whether a record goes at the end: not a late result, more of an earlier answer, or what a span may hide.
 
-        ``joins`` says that there are other records of the same answer.
+        ``has_siblings`` says that there are other records of the same answer.
         """
         layout = self.layout
         chain = self._chain
@@ -450,7 +457,7 @@ class View:
             return False
         if self._effects.spans and layout.index_for(record) < len(layout.items):
             return False
-        if joins:
+        if has_siblings:
             records = set(chain.records_of_answer(record.uuid))
             return layout.continues_answer(record) and records.difference(layout.index) == {record.uuid}
         if record.role == "assistant" or layout.calls.issuperset(record.answers):
