@@ -14,7 +14,7 @@ from bench.clients import programs
 from bench.clients.judging import LEAST_COMPACTIONS, LEAST_REQUESTS
 from bench.points import Measurement, Outcome, Point
 from bench.real_clients import Figures
-from bench.real_keeping import KeptFigures, holds, shown
+from bench.real_keeping import KeptFigures, finishes, holds, shown
 
 
 def driven(program: str, *options: str) -> Figures:
@@ -76,6 +76,18 @@ def kept_by_gateway(program: str, _: Path | None) -> list[Outcome]:
     return [Outcome(f"{program} kept by the gateway", holds(figures), shown(figures), bar)]
 
 
+def with_changes_refused(program: str, _: Path | None) -> list[Outcome]:
+    """Whether a program finishes if the provider refuses everything that is not as the program wrote it."""
+    command = [sys.executable, "-m", "bench.real_keeping", program, "--stubborn", "--json"]
+    done = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-1000:])
+    figures = msgspec.json.decode(done.stdout, type=KeptFigures)
+    missing = len(figures.judgement.missing)
+    figure = f"{figures.refused} changed requests refused, {missing} sentences missing at the end"
+    return [Outcome(f"{program}, every change refused", finishes(figures), figure, "finishes")]
+
+
 def in_terminal(_: Path | None) -> list[Outcome]:
     """The same for Claude Code in front of a terminal, led through what people do there."""
     command = [sys.executable, "-m", "bench.interactive_keeping", "--json"]
@@ -127,6 +139,7 @@ KINDS = {
     "without the plugin": without_plugin,
     "below the gateway": below_gateway,
     "kept by the gateway": kept_by_gateway,
+    "with changes refused": with_changes_refused,
 }
 MEASUREMENTS: list[Point] = [
     *(
