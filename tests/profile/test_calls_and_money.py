@@ -47,6 +47,16 @@ def test_error_messages_of_the_client_are_no_calls(tmp_path: Path) -> None:
     assert session.models == {MODEL: 1}
 
 
+@pytest.mark.spec("S14.1")
+def test_answers_that_a_programs_own_list_already_had_are_no_calls(tmp_path: Path) -> None:
+    tape = Tape().user("go").answer("elsewhere-1", {}, text("earlier"), model="", stop=None)
+    tape.user("and").answer("elsewhere-2", {}, call("Read", "t1", file_path="/a"), model="", stop=None)
+    tape.user(result("t1", "one"))
+    session = tape.answer("m1", usage(9, 0, 300, output=4), text("hello")).profile(tmp_path)
+    assert (session.api_calls, session.unpriced_calls) == (1, 0)
+    assert session.models == {MODEL: 1}
+
+
 def test_a_record_that_was_copied_into_the_file_twice_counts_once(tmp_path: Path) -> None:
     tape = Tape().user("go").answer("m1", usage(9, output=4), text("hello"))
     tape.lines += tape.lines

@@ -400,6 +400,10 @@ class _Conversation:
     def _answered(self, answer: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())
         usage = answer.usage
+        if usage is None and not answer.model:
+            # A program's own list had it, from a call that nobody here has seen.
+            self._newest = ""
+            return
         call = answer.message_id or head.request_id or answer.uuid
         at_start = (
             message.stop_reason is None and usage is not None and usage.output_tokens <= _STREAM_START
