@@ -36,10 +36,17 @@ def python_with(name: str, packages: tuple[str, ...]) -> Path:
     python, done = folder / "bin" / "python", folder / "installed"
     if not done.exists() or done.read_text() != " ".join(packages):
         shutil.rmtree(folder, ignore_errors=True)
-        for command in _commands(folder, python, packages):
-            _run(command)
+        fresh(folder, packages)
         # Written last, so that an interrupted installation counts as none.
         done.write_text(" ".join(packages))
+    return python
+
+
+def fresh(folder: Path, packages: tuple[str, ...]) -> Path:
+    """The interpreter of a new environment with these packages; raises `Unavailable` on failure."""
+    python = folder / "bin" / "python"
+    for command in _commands(folder, python, packages):
+        _run(command)
     return python
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from bench.clients.judging import LEAST_COMPACTIONS, LEAST_REQUESTS
 from bench.framework_keeping import ROOT, FrameworkFigures, holds
+from bench.page_examples import PAGES, ExampleOutcome
 from bench.points import Outcome, Point
 
 LED = (
@@ -83,6 +84,19 @@ def bound(_: Path | None) -> list[Outcome]:
     return outcomes
 
 
+def example(page: str, _: Path | None) -> list[Outcome]:
+    """Whether the example of a page runs in a new environment with what the page says."""
+    command = [sys.executable, "-m", "bench.page_examples", page, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-1000:])
+    outcomes = msgspec.json.decode(done.stdout, type=list[ExampleOutcome])
+    return [
+        Outcome(f"the example of docs/{outcome.page}.md", outcome.ended_well, outcome.detail, "ends well")
+        for outcome in outcomes
+    ]
+
+
 POINTS: list[Point] = [
     *((f"{framework} over {wire}", partial(kept, framework, wire)) for framework, wire in LED),
     *(
@@ -90,4 +104,5 @@ POINTS: list[Point] = [
         for framework, wire in STUBBORN
     ),
     ("frameworks with bound thinking", bound),
+    *((f"example of the page {page}", partial(example, page)) for page in PAGES),
 ]

@@ -31,6 +31,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from bench.page_examples import PAGES, example_of
 from sevenfold.doors.adapters.langchain import SevenfoldMiddleware, kept_model
 from sevenfold.doors.adapters.openai_agents import SevenfoldProvider
 from sevenfold.doors.adapters.pydantic_ai import Sevenfold
@@ -372,10 +373,13 @@ def test_where_a_package_is_missing_the_error_names_the_extra_that_brings_it(
 
 
 @pytest.mark.spec("S41.3")
-@pytest.mark.parametrize("page", ["wrap", "langchain", "openai-agents", "pydantic-ai"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_to_install_for_its_example(page: str) -> None:
     text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition("```python\n")
-    assert "sevenfold.lab.simulator.server" in rest.partition("```")[0]
-    assert "pip install 'sevenfold[" in before
-    assert "the extra `simulator`" in " ".join(before.split())
+    before = " ".join(text.partition("```python")[0].split())
+    extras, packages = PAGES[page]
+    own, simulator = extras.split(",")
+    assert f"pip install 'sevenfold[{own}]'" in before
+    assert f"the extra `{simulator}`" in before
+    assert "sevenfold.lab.simulator" in example_of(page)
+    assert all(f"`{package}`" in before for package in packages)
