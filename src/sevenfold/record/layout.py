@@ -160,7 +160,10 @@ class Layout:
             self.index[record.uuid] = index
             items.append(item)
             if self._weighs:
-                self._add_to(self.wire, index)
+                # As `_add_to` does it, without a further call: opening a log comes here with nearly every record.
+                self.wire.add(
+                    index, item.role, record.message_id, item.shown, item.begins, record.new_kinds
+                )
             return measured
         self.inserted += 1
         self.items.insert(index, item)
