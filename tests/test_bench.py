@@ -390,10 +390,10 @@ def test_a_line_that_runs_at_import_is_tested_by_what_runs_most_of_its_module() 
 
 def test_as_many_tests_run_as_there_is_time_for_and_behind_the_nearest_every_module_has_its_turn() -> None:
     fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
-    tests = {f"test_1.py::{number}": measured_test(0.1, number, a=3) for number in range(1, 500)}
-    tests["test_2.py::far"] = measured_test(0.1, 500, a=3)
+    tests = {f"test_1.py::{number}": measured_test(0.1, number, a=3) for number in range(1, 1_000)}
+    tests["test_2.py::far"] = measured_test(0.1, 1_000, a=3)
     recorded = "tests/recorded/test_recorded.py::test_everything_is_as_it_was_recorded[one]"
-    tests[recorded] = measured_test(0.1, 501, a=3)
+    tests[recorded] = measured_test(0.1, 1_001, a=3)
     chosen = mutation.tests_for(fault, line_map.LineMap(tests))
     nearest = mutation.NEAREST
     assert chosen[:nearest] == [f"test_1.py::{number}" for number in range(1, nearest + 1)]
