@@ -71,6 +71,29 @@ def test_a_programs_summary_and_what_it_restored_give_way_to_ours_and_its_instru
 
 
 @pytest.mark.spec("S40.9")
+def test_a_file_that_a_program_restores_again_and_again_gives_way_to_our_summary_too() -> None:
+    failures: list[Exception] = []
+    follower = following(failures)
+    headers = {"x-sevenfold-session": "work"}
+    words = "Please look after the harbour, and never close it at night."
+    messages = [parts(words)]
+    sent = b""
+    for turn in range(40):
+        if turn in (2, 4):
+            messages = [parts(f"{SUMMARY} Part {turn}.", words, RESTORED)]
+        followed, sent = prepared(follower, messages, headers)
+        answer = [{"type": "text", "text": f"Day {turn} was calm. {FILLER}"}]
+        answered(follower, followed, sent, f"msg_{turn}", answer)
+        messages += [{"role": "assistant", "content": answer}, parts(f"And day {turn + 1}? {FILLER}")]
+    follower.close()
+    shown = sent.decode()
+    assert failures == []
+    assert len(json.loads(sent)["messages"]) < len(messages)
+    assert "pier.txt was read before" not in shown
+    assert words in shown
+
+
+@pytest.mark.spec("S40.9")
 def test_instructions_that_a_program_sends_behind_an_answer_it_kept_stay_too() -> None:
     program = Program(parts(RULES.format("Monday"), "Please look after the harbour."))
     for turn in range(40):

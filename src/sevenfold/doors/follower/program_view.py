@@ -30,6 +30,9 @@ class ProgramView(Struct, frozen=True):
     """Compactions of ours."""
     restored: frozenset[str] = frozenset()
     """Records that the program showed first after a compaction of its own: its summary and what it restored."""
+    restored_texts: frozenset[str] = frozenset()
+    """The texts in those records. A program may restore the same file with each of its summaries, and from the second
+    one on it repeats a record, as a message that the program kept does."""
     beginnings: frozenset[str] = frozenset()
     """How the texts begin that the program sent before the first answer of all."""
 
@@ -54,7 +57,7 @@ class ProgramView(Struct, frozen=True):
         What it showed with a summary of its own is replaced by ours and by what we restore, unless it had sent it at
         the very beginning too, as it does with instruction files.
         """
-        if item.record.uuid not in self.restored:
+        if item.record.uuid not in self.restored and words_of(block) not in self.restored_texts:
             return True
         return not item.record.summary and _beginning(block) in self.beginnings
 
@@ -83,9 +86,11 @@ def as_the_program_has_it(log: Log) -> tuple[View, frozenset[str]]:
     return view, frozenset(boundaries)
 
 
-def _first_shown(log: Log) -> tuple[frozenset[str], frozenset[str]]:
-    """What the program showed first after compactions of its own; and how the texts begin that it sent first of all."""
+def _first_shown(log: Log) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """What the program showed first after compactions of its own, the texts in it, and how the texts begin that it sent
+    first of all."""
     restored: set[str] = set()
+    restored_texts: set[str] = set()
     beginnings: set[str] = set()
     is_first = True
     is_behind_compaction = False
@@ -101,9 +106,10 @@ def _first_shown(log: Log) -> tuple[frozenset[str], frozenset[str]]:
                     beginnings.update(map(_beginning, blocks))
                 elif is_behind_compaction and entry.attachment != KEPT_MESSAGE:
                     restored.add(uuid)
+                    restored_texts.update(map(words_of, blocks))
             case _:
                 pass
-    return frozenset(restored), frozenset(beginnings)
+    return frozenset(restored), frozenset(restored_texts), frozenset(beginnings)
 
 
 def _beginning(block: Block) -> str:
