@@ -12,21 +12,20 @@ its own). After each rewrite and the question behind it:
 - a small change has undone no compaction, rewound nothing, and is not on record as a compaction of the program's;
 - going back is on record as a rewind or as an undone compaction, and a summary as a compaction of the program's.
 
-A session has forty rewrites and ends with its first problem; its number is its seed, and the same one repeats it. The
-provider's rules are those of the simulator, in this process; summaries are made by code.
+A session has five to thirty rewrites and ends with its first problem; its number is its seed, and the same one repeats
+it. The provider's rules are those of the simulator, in this process; summaries are made by code.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -55,8 +54,8 @@ from sevenfold.settings import Settings  # noqa: E402
 from sevenfold.stores.memory import MemoryStore  # noqa: E402
 
 COUNT = 20_000
-REWRITES = 40
-"""Rewrites in each session."""
+REWRITES = (5, 30)
+"""How few and how many rewrites a session has: what one costs grows with what is on record."""
 WINDOW = 10_000
 MODEL = "claude-opus-4-6"
 SYSTEM = "s"
@@ -68,6 +67,8 @@ GIVING_UP_SHARE = 0.2
 """How many of the rewrites give up a part of the conversation."""
 SHORTEST_TO_SPLIT = 3
 MARK = {"type": "ephemeral"}
+TOGETHER = 8
+"""Sessions that are given to each process at once."""
 PROGRESS_EVERY = 1_000
 """Rewrites between two lines about the progress."""
 MOST_SHOWN = 5
@@ -130,6 +131,8 @@ class RewritingProgram:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self._longest = self.chance.choice(LONGEST_TEXTS)
+        self.planned = self.chance.randint(*REWRITES)
+        """How many rewrites there are to be."""
         self.messages: list[Message] = []
         self.requests = 0
         self.changed = 0
@@ -364,13 +367,13 @@ def rewrite(program: RewritingProgram) -> None:
         raise Problem("a summary of the program's is not on record")
 
 
-def play(seed: int, rewrites: int = REWRITES) -> Figures:
+def play(seed: int) -> Figures:
     """Talk and rewrite in turn in one session; it ends with its first problem."""
     program = RewritingProgram(seed)
     problems: dict[str, list[int]] = {}
     try:
         program.say()
-        for _ in range(rewrites):
+        for _ in range(program.planned):
             while program.chance.random() < 0.5:
                 program.say()
             rewrite(program)
@@ -388,13 +391,14 @@ def play(seed: int, rewrites: int = REWRITES) -> Figures:
 
 
 def search(count: int, seed: int, jobs: int = 1) -> Iterator[Figures]:
-    """Make so many rewrites in sessions from ``seed`` on; gives the figures so far after each session."""
-    sessions = range(seed, seed + math.ceil(count / REWRITES))
+    """Make at least so many rewrites in sessions from ``seed`` on; gives the figures so far after each session."""
     figures = Figures()
     with ProcessPoolExecutor(jobs) as pool:
-        for played in as_completed([pool.submit(play, session) for session in sessions]):
-            figures = figures.after(played.result())
-            yield figures
+        while figures.rewrites < count:
+            first = seed + figures.sessions
+            for played in pool.map(play, range(first, first + TOGETHER * jobs)):
+                figures = figures.after(played)
+                yield figures
 
 
 def searched(count: int, seed: int, jobs: int = 1) -> Figures:
