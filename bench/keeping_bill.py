@@ -11,7 +11,10 @@ so both restore them.
 
 Only sessions in which the program compacts count for the total; all of them count for the worst. Wherever nothing was
 done, the bodies are compared to the byte. A summary made beside the conversation is ready before the next request: a
-replay takes no real time. ``--drawn`` plays random sessions, which no rule was made on, instead.
+replay takes no real time. The last two columns are what the share would be if the session had ended at its worst
+moment, which is right behind a summary of ours, and after how many of its steps it would be above the bar. They are not
+judged: recorded sessions end where people ended them. ``--drawn`` plays random sessions, which no rule was made on,
+instead.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ from sevenfold.lab.simulator.server import create_app  # noqa: E402
 from sevenfold.lab.simulator.tokens import Counter  # noqa: E402
 from sevenfold.layers.compact.offline import summarise  # noqa: E402
 from sevenfold.profiles import Profile, find  # noqa: E402
-from sevenfold.record import entries  # noqa: E402
+from sevenfold.record import blocks, entries  # noqa: E402
 from sevenfold.record.blocks import text_of  # noqa: E402
 from sevenfold.record.entries import Said  # noqa: E402
 from sevenfold.record.usage import Usage  # noqa: E402
@@ -92,6 +95,8 @@ class Bill(Struct, frozen=True):
     """Requests that were sent in another way than the program wrote them."""
     refused: int = 0
     peak: int = 0
+    after: tuple[float, ...] = ()
+    """What had been spent after each step."""
 
 
 class Compared(Struct, frozen=True):
@@ -110,6 +115,12 @@ class Compared(Struct, frozen=True):
     def share(self) -> float:
         """The bill below the follower over the program's alone."""
         return self.kept.usd / self.alone.usd
+
+    @property
+    def shares(self) -> list[float]:
+        """The share if the session had ended after each of its steps."""
+        pairs = zip(self.kept.after, self.alone.after, strict=False)
+        return [kept / alone for kept, alone in pairs if alone]
 
 
 class ReplayedModel:
@@ -273,6 +284,8 @@ class ListKeepingProgram:
         self.bodies: list[bytes] = []
         """A hash of each body that it wrote."""
         self.compactions = 0
+        self.spent: list[float] = []
+        """What had been spent after each step."""
         self.refused = ""
         """What the provider said when it refused a request; the program ends there."""
 
@@ -280,7 +293,7 @@ class ListKeepingProgram:
         """Play a whole session."""
         self._tools = [
             {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
-            for name in recording.tools
+            for name in dict.fromkeys((*recording.tools, *_referenced(recording)))
         ]
         for step in recording.steps:
             self._take(step)
@@ -293,6 +306,7 @@ class ListKeepingProgram:
                 return
             self._messages.append({"role": "assistant", "content": answer["content"]})
             self._note_reads(answer["content"])
+            self.spent.append(self._provider.usd)
             usage = Usage.of(answer["usage"])
             self._size = usage.prompt + usage.output_tokens
 
@@ -395,6 +409,7 @@ def played(recording: Recording, profile: Profile, window: int, tokens: int, *, 
         changed=door.changed,
         refused=provider.refused,
         peak=max(provider.prompts, default=0),
+        after=tuple(program.spent),
     )
     problems = (*door.problems, *filter(None, [program.refused]))
     return Played(bill, program.bodies, door.sent, door.first_change, problems)
@@ -409,6 +424,15 @@ def compared(recording: Recording, model: str, window: int, tokens: int = SUMMAR
     until = kept.first_change
     same_bytes = kept.sent[:until] == kept.bodies[:until]
     return Compared(recording.name, model, window, alone.bill, kept.bill, same_bytes, kept.problems)
+
+
+def _referenced(recording: Recording) -> Iterator[str]:
+    """The tools that results refer to: a program that searches its tools sends them all, and the provider checks it."""
+    for step in recording.steps:
+        for result in step.results:
+            for part in blocks.result_parts(result):
+                if part.kind == "tool_reference":
+                    yield msgspec.json.decode(part.raw)["tool_name"]
 
 
 def path_of(block: Mapping[str, Any]) -> str:
@@ -499,7 +523,7 @@ def bars(rows: Sequence[Compared]) -> list[tuple[str, float, bool]]:
 
 HEADINGS = (
     f"{'session':14}{'model':20}{'window':>9}{'alone':>9}{'compacted':>10}{'kept':>9}{'own':>8}{'share':>7}"
-    f"{'changed':>9}{'requests':>10}{'compacted':>10}{'peak':>9}"
+    f"{'changed':>9}{'requests':>10}{'compacted':>10}{'peak':>9}{'worst end':>11}{'above':>7}"
 )
 
 
@@ -507,10 +531,11 @@ def show(row: Compared) -> None:
     """Print a session's bills."""
     alone = row.alone
     kept = row.kept
+    above = sum(share > MOST_EACH for share in row.shares) / max(len(row.shares), 1)
     print(
         f"{row.name[:12]:14}{row.model:20}{row.window:>9,}{alone.usd:>9.3f}{alone.compactions:>10}{kept.usd:>9.3f}"
         f"{kept.own_usd:>8.3f}{row.share:>7.3f}{kept.changed:>9}{kept.requests:>10}{kept.compactions:>10}"
-        f"{kept.peak:>9,}",
+        f"{kept.peak:>9,}{max(row.shares, default=0.0):>11.3f}{above:>7.3f}",
         flush=True,
     )
     for problem in row.problems[:3]:

@@ -7,7 +7,7 @@ can test with them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, runtime_checkable
@@ -430,6 +430,14 @@ class Thread(Struct, frozen=True):
     """How many of the body's messages the provider holds already."""
 
 
+class Inherited(Struct, frozen=True):
+    """What a call for another program's conversation takes over from that program's own requests."""
+
+    headers: Mapping[str, str] = {}
+    fields: Mapping[str, Raw] = {}
+    """Fields of the body, as the API has them."""
+
+
 class Call(Struct, frozen=True):
     """A request to a model, ready to be sent."""
 
@@ -451,6 +459,8 @@ class Call(Struct, frozen=True):
     """How often the client itself may send it again, without a word to the user; None: as the client is set up."""
     thread: Thread | None = None
     """The history that the provider is to hold, or holds; None if it is to hold nothing."""
+    inherited: Inherited | None = None
+    """What it takes over from another program's requests; None for a call of a session of our own."""
 
 
 class Piece(Struct, frozen=True):

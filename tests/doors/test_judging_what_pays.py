@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sevenfold.doors.follower.follower import CallEnd, FollowedCall
-from sevenfold.doors.follower.judging import JudgedRequest, RequestJudge
+from sevenfold.doors.follower.judging import JudgedRequest, ProgramsCompaction, RequestJudge
 from sevenfold.doors.follower.keeper import KeepingFollower
 from sevenfold.doors.follower.keeping import KeptConversation
 from sevenfold.profiles import find
@@ -23,11 +23,21 @@ PROFILE = find(MODEL)
 FILLER = "The build ran, and nobody had anything to add to it. " * 24
 
 
+NEVER = ProgramsCompaction(1_000_000)
+
+
 def judged(
-    judge: RequestJudge, own: int, sent: int, usage: Usage, *, at: float, continues: bool = True
+    judge: RequestJudge,
+    own: int,
+    sent: int,
+    usage: Usage,
+    *,
+    at: float,
+    continues: bool = True,
+    alone: ProgramsCompaction = NEVER,
 ) -> None:
     judge.sent(JudgedRequest(own, sent, at, own != sent, continues))
-    judge.answered(usage, PROFILE, at + 1)
+    judge.answered(usage, PROFILE, at + 1, alone)
 
 
 def reads(tokens: int, *, written: int = 1_000) -> Usage:
@@ -45,6 +55,24 @@ def test_the_first_request_behind_a_summary_is_dearer_and_the_next_ones_are_not(
     for minute in range(3, 30):
         judged(judge, 408_000, 104_000, reads(25_000), at=60.0 * minute)
     assert judge.savings.usd > 0
+
+
+def test_beside_a_program_that_would_have_compacted_only_its_own_summary_is_saved_for_certain() -> None:
+    judge = RequestJudge()
+    alone = ProgramsCompaction(threshold=100_500, summary_usd=0.15)
+    judged(judge, 400_000, 400_000, reads(99_000), at=0, alone=alone)
+    judged(judge, 402_000, 101_000, reads(24_250, written=750), at=60, alone=alone)
+    below = judge.savings
+    assert below.certain_usd == below.usd > 0
+    judged(judge, 408_000, 105_000, reads(25_250), at=120, alone=alone)
+    beyond = judge.savings
+    assert beyond.usd > below.usd
+    assert beyond.certain_usd == pytest.approx(below.certain_usd + 0.15)
+    judged(judge, 412_000, 109_000, reads(26_250), at=180, alone=alone)
+    assert judge.savings.usd > beyond.usd
+    assert judge.savings.certain_usd == beyond.certain_usd
+    judged(judge, 800_000, 115_000, reads(27_750), at=240, alone=alone)
+    assert judge.savings.certain_usd == pytest.approx(beyond.certain_usd + 0.15)
 
 
 def test_requests_whose_cache_is_always_lost_are_dearer_each_time() -> None:

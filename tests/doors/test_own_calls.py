@@ -68,6 +68,8 @@ def test_no_summary_is_begun_that_the_program_would_forestall_by_its_own() -> No
     growth.answered(85)
     assert not growth.is_time_for_summary(100)
     assert growth.is_time_for_summary(101)
+    assert growth.is_last_chance(115)
+    assert not growth.is_last_chance(116)
 
 
 def test_a_program_that_goes_on_beyond_the_threshold_does_not_compact_by_itself() -> None:
@@ -79,6 +81,28 @@ def test_a_program_that_goes_on_beyond_the_threshold_does_not_compact_by_itself(
     assert growth.is_time_for_summary(100)
     growth.answered(20)
     assert growth.is_time_for_summary(100)
+    assert not growth.went_on_beyond(100)
+
+
+def test_what_is_left_behind_a_compaction_is_known_by_who_made_it() -> None:
+    growth = ConversationGrowth()
+    for size in (20, 50, 60):
+        growth.answered(size)
+    assert growth.first == 20
+    assert growth.usual == 20
+    growth.compacted_by("program")
+    growth.answered(45)
+    growth.answered(55)
+    growth.compacted_by("we")
+    growth.answered(30)
+    assert growth.behind == {"program": 45, "we": 30}
+    assert growth.first == 20
+
+
+def test_of_a_conversation_that_went_on_before_the_first_size_is_not_known() -> None:
+    growth = ConversationGrowth(is_new=False)
+    growth.answered(90)
+    assert growth.first == 0
 
 
 class CountedClient:

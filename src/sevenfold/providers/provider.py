@@ -89,10 +89,16 @@ class Provider:
     # -- requests --------------------------------------------------------------------------------
 
     def sent(self, call: Call, *, stream: bool = False) -> Put:
-        """The request as `put` builds it, with the name that a broker in between knows it by."""
+        """The request as `put` builds it, with the name that a broker in between knows it by, and what it inherits."""
         put = self.put(call, stream=stream)
         named = broker_headers(call.name, call.recorded)
-        return replace(put, headers={**put.headers, **named}) if named else put
+        if call.inherited is None:
+            return replace(put, headers={**put.headers, **named}) if named else put
+        headers = {**call.inherited.headers, **put.headers, **named}
+        if not call.inherited.fields:
+            return replace(put, headers=headers)
+        fields = {**msgspec.json.decode(put.body, type=Fields), **call.inherited.fields}
+        return replace(put, body=msgspec.json.encode(fields), headers=headers)
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """Build the request for this API; raises `RequestRefused` if the API cannot express it.

@@ -35,11 +35,23 @@ class JudgedRequest(Struct, frozen=True):
     """Whether the program's own request continues the one before it, so that a cache would have held that."""
 
 
+class ProgramsCompaction(Struct, frozen=True):
+    """How a program would compact its conversation by itself."""
+
+    threshold: int
+    """From how many tokens on."""
+    summary_usd: float = 0.0
+    """What its call for a summary would cost there."""
+
+
 class Savings(Struct, frozen=True):
     """What was saved so far, and how many requests in a row were dearer."""
 
     usd: float = 0.0
     """What changed requests cost less than the program's own would have; our own calls are not part of it."""
+    certain_usd: float = 0.0
+    """The same, beside a program that compacts at its threshold: larger requests it would not have sent, but it would
+    have paid for its summary."""
     dearer: int = 0
     """Changed requests in a row that were dearer."""
 
@@ -51,6 +63,8 @@ class RequestJudge:
         self.savings = Savings()
         self.untouched_tokens = 0.0
         """About how many tokens the program's own request would have had, instead of the newest changed one."""
+        self._next_compaction = 0.0
+        """At how many tokens of its own the program alone would compact next; 0 for its threshold."""
         self._sent: JudgedRequest | None = None
         self._own_bytes_before = 0
         """The size of the program's own body in the request before."""
@@ -64,8 +78,11 @@ class RequestJudge:
         """Take note of the request that goes out now."""
         self._sent = request
 
-    def answered(self, usage: Usage, profile: Profile, now: float) -> Savings:
-        """Judge the newest request by the usage that its answer reports; returns all savings so far."""
+    def answered(self, usage: Usage, profile: Profile, now: float, alone: ProgramsCompaction) -> Savings:
+        """Judge the newest request by the usage that its answer reports; returns all savings so far.
+
+        ``alone`` is how the program would compact by itself.
+        """
         sent = self._sent
         if sent is None:
             return self.savings
@@ -76,12 +93,14 @@ class RequestJudge:
             is_long = usage.cache_creation_1h > usage.cache_creation_5m
             self._lifetime = LONG_LIFETIME if is_long else SHORT_LIFETIME
         if sent.is_changed:
-            self._judge(sent, usage, profile)
+            self._judge(sent, usage, profile, alone)
         self._own_bytes_before = sent.own_bytes
         self._answered_at = now
         return self.savings
 
-    def _judge(self, sent: JudgedRequest, usage: Usage, profile: Profile) -> None:
+    def _judge(
+        self, sent: JudgedRequest, usage: Usage, profile: Profile, alone: ProgramsCompaction
+    ) -> None:
         """Add a changed request to the savings, if what the program's own would have cost can be told."""
         if self._answered_at is None or not sent.continues:
             return
@@ -98,4 +117,20 @@ class RequestJudge:
         predicted = (untouched * per_token + usage.output_tokens * price.output) / MILLION
         is_dearer = paid > CERTAINLY_DEARER * predicted
         dearer = self.savings.dearer + 1 if is_dearer else 0
-        self.savings = Savings(self.savings.usd + predicted - paid, dearer)
+        saved = predicted - paid
+        certain = self._certainly_saved(saved, untouched, usage.first_round.prompt, alone)
+        self.savings = Savings(self.savings.usd + saved, self.savings.certain_usd + certain, dearer)
+
+    def _certainly_saved(
+        self, saved: float, untouched: float, prompt: int, alone: ProgramsCompaction
+    ) -> float:
+        """What one request saved beside a program that would have compacted at its threshold."""
+        if untouched < alone.threshold:
+            self._next_compaction = 0.0
+            return saved
+        certain = min(saved, 0.0)
+        if untouched >= max(self._next_compaction, alone.threshold):
+            # It would have had to compact here, and again once it has grown by as much as it had room for then.
+            certain += alone.summary_usd
+            self._next_compaction = untouched + max(alone.threshold - prompt, 1)
+        return certain

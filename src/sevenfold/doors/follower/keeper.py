@@ -23,6 +23,7 @@ from sevenfold.doors.follower.follower import (
 from sevenfold.doors.follower.identity import CREDENTIALS
 from sevenfold.doors.follower.keeping import KeptConversation
 from sevenfold.doors.follower.kept_figures import KeptFigures
+from sevenfold.doors.follower.own_calls import inherited_from
 from sevenfold.doors.follower.recording import RecordedConversation, transcript_in
 from sevenfold.ports import Client, Clock, Ids, Log, Store
 from sevenfold.providers.anthropic import AnthropicClient
@@ -68,6 +69,8 @@ class KeepingOptions(Struct, frozen=True):
     """Told whatever made the follower send a program's own bytes."""
     note: Callable[[str], None] = lambda sentence: None
     """Told of decisions that a person should know of."""
+    tell_figures: Callable[[str, KeptFigures], None] = lambda session, figures: None
+    """Told, after an answer, what was done in all conversations of a program's session, if that has changed."""
     only_proposes: bool = False
     """Whether nothing happens that nobody has agreed to."""
 
@@ -89,6 +92,8 @@ class KeepingFollower(ConversationFollower):
         self._options = options
         self._closed = KeptFigures()
         """The figures of conversations that are closed."""
+        self._told: dict[str, dict[str, KeptFigures]] = {}
+        """The figures told last: by session, and in it by conversation."""
         self._clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
         """By API, address and headers; the one that was used last comes last."""
 
@@ -129,7 +134,8 @@ class KeepingFollower(ConversationFollower):
         try:
             if followed.alignment is None:
                 return self._aside(followed, conversation)
-            conversation.led_through(self._client_for(call, address), call.api)
+            inherited = inherited_from(call.headers, followed.request)
+            conversation.led_through(self._client_for(call, address), call.api, inherited)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program goes on with its own bytes)
             self._options.failed(error)
             conversation.went_out_untouched(call.body)
@@ -170,7 +176,8 @@ class KeepingFollower(ConversationFollower):
         """A program's own request for a summary is shown what we show; anything else aside stays as it is."""
         if followed.identity.purpose != "compaction":
             return followed
-        return replace(followed, body=conversation.shown_to_summarise(followed.request))
+        bodies = conversation.shown_to_summarise(followed.request)
+        return replace(followed, body=bodies.body, untouched=bodies.untouched)
 
     def has_summary_under_way(self, call: FollowedCall) -> bool:
         """Whether a summary is being made for the conversation of a request."""
@@ -187,6 +194,18 @@ class KeepingFollower(ConversationFollower):
         if isinstance(call.conversation, KeptConversation) and call.alignment is not None:
             call.conversation.ended(is_refused=end.status in REFUSED)
         super().ended(call, end)
+        if call.identity.session:
+            self._tell_figures(call.identity.session, call.conversation)
+
+    def _tell_figures(self, session: str, conversation: RecordedConversation) -> None:
+        """Tell what was done in a session, its sub-agents included, if that has changed."""
+        if not isinstance(conversation, KeptConversation):
+            return
+        of_session = self._told.setdefault(session, {})
+        if of_session.get(conversation.name, KeptFigures()) == conversation.figures:
+            return
+        of_session[conversation.name] = conversation.figures
+        self._options.tell_figures(session, sum(of_session.values(), KeptFigures()))
 
     def came_too_late(self, call: FollowedCall, own: bytes) -> None:
         """Take note that a request went out as the program wrote it, before ``prepare`` had an answer.

@@ -24,10 +24,16 @@ from sevenfold.doors.follower.alignment import Alignment, MessageBlocks, SentBlo
 from sevenfold.doors.follower.consent import AtHand, Consent
 from sevenfold.doors.follower.deciding import as_decided, without_thinking
 from sevenfold.doors.follower.growth import ConversationGrowth
-from sevenfold.doors.follower.judging import MOST_DEARER, JudgedRequest, RequestJudge
+from sevenfold.doors.follower.judging import (
+    MOST_DEARER,
+    JudgedRequest,
+    ProgramsCompaction,
+    RequestJudge,
+)
 from sevenfold.doors.follower.kept_figures import KeptFigures
-from sevenfold.doors.follower.leading import led, may_ask, most_tokens, own_frame, room_made, summary_usd
-from sevenfold.doors.follower.own_calls import BehindSentMessages
+from sevenfold.doors.follower.leading import led, most_tokens, own_frame, room_made
+from sevenfold.doors.follower.own_calls import CallsLikeTheProgram, NewestRequest
+from sevenfold.doors.follower.paying import is_funded, may_ask, outlook_of, summary_usd
 from sevenfold.doors.follower.program_view import ProgramView
 from sevenfold.doors.follower.recording import (
     Preceding,
@@ -38,7 +44,7 @@ from sevenfold.doors.follower.recording import (
 from sevenfold.errors import ContextFull, InputError, Refused
 from sevenfold.events import Acted, Event, Proposed, Veto
 from sevenfold.layers.compact.layer import AheadSummary
-from sevenfold.ports import Client, Clock
+from sevenfold.ports import Client, Clock, Inherited
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Relayed, Undone
@@ -92,6 +98,7 @@ class KeptConversation(RecordedConversation):
         self._client: Client | None = None
         """Whom our own calls ask; behind what was sent last, where the API allows that."""
         self._led_through: Client | None = None
+        self._inherited = Inherited()
         self._making_room = False
         self._may_wait = False
         """Whether the newest request may wait for a summary that is under way."""
@@ -103,7 +110,9 @@ class KeptConversation(RecordedConversation):
         self._refusals = 0
         self._was_refused = False
         """Whether the provider has refused what we sent for the newest request."""
-        self._growth = ConversationGrowth()
+        self._growth = ConversationGrowth(is_new=transcript.view.answered_at == "")
+        self._goes_on_beyond = False
+        """Whether the program has gone on beyond the threshold, and not compacted by itself since."""
         self._sent = b""
         """The newest body that was sent for it."""
         self._own = b""
@@ -179,6 +188,8 @@ class KeptConversation(RecordedConversation):
             if boundary is None or boundary not in self._program_view.boundaries:
                 break
             self.transcript.decide(Undone(decision=boundary))
+        self._goes_on_beyond = False
+        self._growth.compacted_by("program")
         super().compact(alignment)
 
     def take_results(self, results: Sequence[Block]) -> None:
@@ -200,10 +211,8 @@ class KeptConversation(RecordedConversation):
                 self._judged(conversation, measured.usage)
             if self.consent.newly_agreed("compact"):
                 conversation.state(AheadSummary).try_again()
-            is_time = self._growth.is_time_for_summary(conversation.window.threshold) and may_ask(
-                conversation
-            )
-            conversation.answered_elsewhere(measured, begins_work=is_time and not self._is_left_alone())
+            begins_work = not self._is_left_alone() and self._is_time_for_summary(conversation)
+            conversation.answered_elsewhere(measured, begins_work=begins_work)
 
     # -- keeping -----------------------------------------------------------------------------------
 
@@ -212,12 +221,16 @@ class KeptConversation(RecordedConversation):
         """Held while the records change: a summary is made in another thread."""
         return nullcontext() if self._conversation is None else self._conversation.lock
 
-    def led_through(self, client: Client, api: Api) -> None:
-        """Ask this client for summaries from now on: it has the newest request's address and credential."""
+    def led_through(self, client: Client, api: Api, inherited: Inherited) -> None:
+        """Ask this client for summaries from now on: it has the newest request's address and credential.
+
+        What our calls take over from that request is ``inherited``.
+        """
         if client is not self._led_through:
-            self._client = BehindSentMessages(client, lambda: self._sent) if api == "messages" else client
+            self._client = CallsLikeTheProgram(client, self._newest_request)
         self._led_through = client
         self._api = api
+        self._inherited = inherited
         if self._conversation is not None:
             self._conversation.set_background_runner(self._threads)
 
@@ -246,6 +259,7 @@ class KeptConversation(RecordedConversation):
             if self._is_waiting and not self._is_left_alone():
                 return Bodies(waits=True)
             if self.transcript.view.boundary != before:
+                self._growth.compacted_by("we")
                 self._view_changed()
             conversation.sent_elsewhere(own_frame(preceding, conversation.profile.max_output, self._api))
             untouched = self._untouched(request, sent) if self._acted else None
@@ -284,12 +298,15 @@ class KeptConversation(RecordedConversation):
         self._goes_out(own, own)
         self._left_alone_at = self._newest_words()
 
-    def shown_to_summarise(self, request: ClientRequest) -> bytes | None:
+    def shown_to_summarise(self, request: ClientRequest) -> Bodies:
         """What to send in place of the program's own request for a summary, whose last words are not recorded."""
         with self._guard:
+            sent = self.messages_of(request).blocks
+            untouched = self._untouched(request, sent) if self._acted else None
             if self._is_left_alone():
-                return None
-            return self._rewritten(request, self.messages_of(request).blocks)
+                return Bodies(untouched)
+            body = self._rewritten(request, sent)
+            return Bodies(body, untouched if body is not None else None)
 
     def leave_alone(self) -> None:
         """Change nothing until the user says something else, and nothing ever again from the second time on.
@@ -356,6 +373,10 @@ class KeptConversation(RecordedConversation):
         self.settle()
         super().close()
 
+    def _newest_request(self) -> NewestRequest:
+        """The newest request, as our own calls go by it; they stand behind it in the API that they are written for."""
+        return NewestRequest(self._sent if self._api == "messages" else b"", self._inherited)
+
     def _goes_out(self, own: bytes, sent: bytes) -> None:
         """Take note of what is sent for the newest request."""
         self._own = own
@@ -365,7 +386,9 @@ class KeptConversation(RecordedConversation):
 
     def _judged(self, conversation: Conversation, usage: Usage) -> None:
         """Learn what the newest request cost; give up if what we send stays dearer than the program's own."""
-        savings = self._judge.answered(usage, conversation.profile, self._clock.now())
+        threshold = conversation.window.threshold
+        alone = ProgramsCompaction(threshold, summary_usd(conversation, threshold) or 0.0)
+        savings = self._judge.answered(usage, conversation.profile, self._clock.now(), alone)
         if savings.dearer < MOST_DEARER or self._is_given_up:
             return
         if self._judge.untouched_tokens >= most_tokens(conversation):
@@ -376,6 +399,22 @@ class KeptConversation(RecordedConversation):
             f"{MOST_DEARER} requests of {self.name} in a row were dearer than the program's own would have been, so "
             "nothing is changed in this conversation any more"
         )
+
+    def _is_time_for_summary(self, conversation: Conversation) -> bool:
+        """Whether a summary that is begun now would be used, and be worth what it costs."""
+        threshold = conversation.window.threshold
+        if self._growth.went_on_beyond(threshold):
+            self._goes_on_beyond = True
+        if self._goes_on_beyond:
+            return may_ask(conversation)
+        if not self._growth.is_time_for_summary(threshold):
+            return False
+        outlook = outlook_of(conversation, self._growth)
+        if self._growth.is_last_chance(threshold):
+            return outlook.leaves_less and may_ask(conversation)
+        saved_usd = self._judge.savings.certain_usd
+        bill_usd = conversation.account.usd
+        return outlook.pays and is_funded(outlook.outlay_usd, conversation.own_usd, saved_usd, bill_usd)
 
     def _make_room(self, conversation: Conversation) -> None:
         self._making_room = True

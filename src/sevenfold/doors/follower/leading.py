@@ -19,7 +19,6 @@ from sevenfold.layers.compact.compaction import OUTPUT_CAP
 from sevenfold.ports import Clock
 from sevenfold.profiles import find
 from sevenfold.record.blocks import encode_json
-from sevenfold.record.usage import MILLION
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame
 from sevenfold.session import factory
@@ -30,12 +29,6 @@ from sevenfold.wire.openai import from_function
 SUMMARY_SHARE = 0.75
 """Share of the threshold from which on a summary is made beside the conversation: the program compacts at the threshold
 itself, and a summary that is made earlier is more often of no use, as the conversation ends before it is needed."""
-SUMMARY_TOKENS = 4_000
-"""About how long a summary is in a window of full size."""
-MOST_OF_ONE = 1 / 8
-"""Share of what a conversation has cost so far that one call of ours may cost: a short one ends before that pays."""
-MOST_OF_ALL = 1 / 5
-"""Share of what a conversation has cost so far that all our calls for it may cost."""
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("Read", "read", "read_file", "NotebookRead", "view"), "read"),
@@ -101,24 +94,6 @@ def room_made(conversation: Conversation) -> Flow[None]:
             yield from layer.settle(conversation)
     with conversation.asking_nobody():
         yield from turn.make_room(conversation)
-
-
-def summary_usd(conversation: Conversation) -> float | None:
-    """About what a summary would cost now; None if prices are unknown."""
-    price = conversation.profile.price(conversation.last_size.tokens)
-    if price is None:
-        return None
-    written = SUMMARY_TOKENS * conversation.window.scale
-    return (conversation.last_size.tokens * price.read + written * price.output) / MILLION
-
-
-def may_ask(conversation: Conversation) -> bool:
-    """Whether a summary now would be within the share of the bill that our own calls may have."""
-    cost = summary_usd(conversation)
-    bill = conversation.account.usd
-    if cost is None or bill is None:
-        return True
-    return cost <= MOST_OF_ONE * bill and conversation.own_usd + cost <= MOST_OF_ALL * bill
 
 
 def most_tokens(conversation: Conversation) -> int:

@@ -133,10 +133,10 @@ class Compact:
         if read is None:
             return [pins]
         own_paths = {c.services.path, notes.path if notes else ""} - {""}
-        return [pins, FilesSlot(lambda: _recent_files(c), read, own=own_paths.__contains__)]
+        return [pins, FilesSlot(lambda: recent_files(c), read, own=own_paths.__contains__)]
 
 
-def _recent_files(c: Conversation) -> list[Seen]:
+def recent_files(c: Conversation) -> list[Seen]:
     """The files our own tools read, newest first; if there are none, those that the caller's tools read."""
     files_read = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
     if not files_read:
