@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.doors.plugins import kept
 from sevenfold.doors.plugins.status_line import status_line
 from tests.profile.making import Tape, text, usage
 
@@ -74,3 +75,21 @@ def test_the_causes_of_the_last_miss_are_named_with_what_the_misses_cost() -> No
 def test_a_cause_in_an_unknown_shape_is_left_out(cause: object) -> None:
     told = {"cost": {"total_cost_usd": 1}, "prompt_cache": {"last_miss_cause": cause, "misses": "x"}}
     assert "miss" not in status_line(told, NOW)
+
+
+def test_it_shows_what_a_gateway_in_between_saved_and_what_its_own_calls_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path))
+    told = {"session_id": "talk", "cost": {"total_cost_usd": 2.0}}
+    assert status_line(told, NOW) == "$2.00"
+    kept.tell("talk", 1.504, 0.04)
+    assert status_line(told, NOW) == "$2.00 · gateway: saved $1.50, own calls $0.04"
+    assert status_line({"session_id": "another"}, NOW) == ""
+    kept.tell("talk", -0.2, 0.001)
+    assert status_line(told, NOW) == "$2.00 · gateway: cost $0.20 more"
+    kept.tell("talk", 0.001, 0.001)
+    assert status_line(told, NOW) == "$2.00"
+    (file,) = tmp_path.rglob("*.json")
+    file.write_text("[1]")
+    assert status_line(told, NOW) == "$2.00"

@@ -87,6 +87,7 @@ def _gateway(
     from sevenfold.doors.gateway.report import broker_line, five_lines, kept_lines
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
+    from sevenfold.doors.plugins import kept
 
     home = user_home()
     upstreams = Upstreams.chosen(options.upstream, os.environ)
@@ -104,11 +105,13 @@ def _gateway(
     keeping: KeepingFollower | None = None
     follower = ConversationFollower(*placing, clock=SystemClock(), ids=RandomIds(), gate=gate)
     if options.mode != "watch":
+        kept.forget_old()
         keeping_options = KeepingOptions(
             settings,
             gate=gate,
             failed=lambda error: say(f"a request was sent as it came: {error}"),
             note=say,
+            tell_figures=lambda session, figures: kept.tell(session, figures.saved_usd, figures.own_usd),
             only_proposes=options.mode == "ask",
         )
         follower = keeping = KeepingFollower(

@@ -1,4 +1,4 @@
-"""Context, cache and cost in one line, from what Claude Code tells its status line."""
+"""Context, cache and cost in one line, from what Claude Code and a gateway in between tell the status line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from sevenfold.doors.plugins.kept import figures_line
 from sevenfold.doors.plugins.tail import (
     LONG_LIFETIME,
     SHORT_LIFETIME,
@@ -22,7 +23,13 @@ def status_line(state: dict[str, Any], now: float) -> str:
     """The line for this state of the program; parts it does not tell are left out."""
     transcript = state.get("transcript_path")
     newest = newest_answer(Path(transcript)) if isinstance(transcript, str) and transcript else None
-    figures = [_context(state, newest), _cache(state, newest, now), _cost(state), _misses(state)]
+    figures = [
+        _context(state, newest),
+        _cache(state, newest, now),
+        _cost(state),
+        _kept(state),
+        _misses(state),
+    ]
     return " · ".join(filter(None, figures))
 
 
@@ -55,6 +62,12 @@ def _cache(state: dict[str, Any], newest: NewestAnswer | None, now: float) -> st
 def _cost(state: dict[str, Any]) -> str:
     total = _object(state, "cost").get("total_cost_usd")
     return f"${total:.2f}" if isinstance(total, int | float) else ""
+
+
+def _kept(state: dict[str, Any]) -> str:
+    """What a gateway in between saved, and what its own calls cost, which the program's cost does not show."""
+    session = state.get("session_id")
+    return figures_line(session) if isinstance(session, str) and session else ""
 
 
 def _misses(state: dict[str, Any]) -> str:
