@@ -139,7 +139,7 @@ class InProcess:
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Answer a request from the engine."""
-        return reply_of(self.answered(call.body, call.betas, call.source), asked=call.body)
+        return reply_of(self.answered(call.body, call.betas, call.source), request_body=call.body)
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""

@@ -194,8 +194,8 @@ def test_a_client_that_lists_models_still_does_when_its_errors_are_translated():
         def listing(self, model: str, seconds: float) -> bytes:
             return model.encode()
 
-    plain = registry.client_for("small-1", given=SmallClient(Small(), Sdk()))
-    listing = registry.client_for("small-1", given=Listing(Small(), Sdk()))
+    plain = registry.client_for("small-1", client=SmallClient(Small(), Sdk()))
+    listing = registry.client_for("small-1", client=Listing(Small(), Sdk()))
     assert not isinstance(plain, Lister)
     assert isinstance(listing, Lister)
     assert (listing.address, listing.listing("small-1", 1.0)) == ("http://small", b"small-1")

@@ -200,7 +200,7 @@ def shown(profile: ProfileReport, width: int, *, colour: bool = False, each: boo
         )
     else:
         console = Console(file=out, width=width, color_system=None)
-    terminal.show(page.keep_largest(profile, 10), console, limit=20, each=each)
+    terminal.show(page.keep_largest(profile, 10), console, limit=20, details=each)
     return out.getvalue()
 
 

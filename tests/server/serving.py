@@ -94,7 +94,7 @@ def served(
     with ExitStack() as stack:
         url = stack.enter_context(serve(provider))
         asker = stack.enter_context(anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0))
-        make: Callable[[str], Any] = lambda model: client_for(model, given=asker)  # noqa: E731
+        make: Callable[[str], Any] = lambda model: client_for(model, client=asker)  # noqa: E731
         place = store or folder / "server"
         options = ServerOptions(
             place, tuple(models), workspace, tools or {}, make, limits or ServerLimits(drain_seconds=5)

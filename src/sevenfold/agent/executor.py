@@ -81,7 +81,7 @@ class Consented(Struct, frozen=True):
 ConsentFunction = Callable[[Asked], Consented]
 
 
-def refuse(asked: Asked) -> Consented:
+def refuse(question: Asked) -> Consented:
     """Refuse consent, in a session without a user to ask."""
     return Consented(False, remark=NO_USER, unanswered=True)
 
@@ -350,9 +350,9 @@ class Executor:
         searches = self.box.kinds().get(call.name) == "search" and permissions.secret_files != "allow"
         return masked(output, named=False) if searches else output
 
-    def _consent(self, asked: Asked) -> Run[Consented]:
+    def _consent(self, question: Asked) -> Run[Consented]:
         """Ask the user; an interrupt ends the waiting."""
-        ask = partial(self._ask_user, asked)
+        ask = partial(self._ask_user, question)
         stopped = self.context.abort.is_set
         grace = self.grace_seconds
         return Run(
@@ -399,19 +399,19 @@ class Executor:
             )
         )
 
-    def _ask_user(self, asked: Asked) -> Consented:
+    def _ask_user(self, question: Asked) -> Consented:
         """Ask one question at a time, and skip those that an earlier answer has settled."""
         with self._asking:
             # An earlier answer may have agreed to the server of this call as well.
-            may_be_settled = asked.request.server or asked.request.spends
-            request = self._request(asked.call) if may_be_settled else asked.request
-            if asked.decision.verdict == "ask" and self.grants.now.decide(request).verdict == "allow":
+            may_be_settled = question.request.server or question.request.spends
+            request = self._request(question.call) if may_be_settled else question.request
+            if question.decision.verdict == "ask" and self.grants.now.decide(request).verdict == "allow":
                 return Consented(True)
             try:
-                answer: Any = self._callbacks.consent(asked)
+                answer: Any = self._callbacks.consent(question)
                 if isinstance(answer, Consented):
                     if answer.granted and may_be_settled:
-                        self._approve(asked.call)  # before the next question is looked at again
+                        self._approve(question.call)  # before the next question is looked at again
                     return answer
                 problem = f"the answer was {answer!r:.60} instead of Consented."
             except BaseException as error:  # noqa: BLE001 (the program's function may fail in any way; refuse then)

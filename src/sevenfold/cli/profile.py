@@ -126,7 +126,7 @@ def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     from sevenfold.cli.profile_terminal import show
 
     console = ReportConsole()
-    show(profile, console, limit=options.limit, each=options.each)
+    show(profile, console, limit=options.limit, details=options.each)
     if options.html:
         console.say(f" The page is in {options.html}")
 

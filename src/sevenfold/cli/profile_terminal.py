@@ -24,10 +24,10 @@ _WINDOWS = {"inferred": " (by its compactions)", "model": " (the model's window)
 MOST_ERRORS = 10
 
 
-def show(profile: ProfileReport, console: Console, *, limit: int, each: bool) -> None:
+def show(profile: ProfileReport, console: Console, *, limit: int, details: bool) -> None:
     """Print the profile."""
     single_session = len(profile.sessions) == 1 and not profile.by
-    for session in profile.sessions if single_session or each else ():
+    for session in profile.sessions if single_session or details else ():
         console.print(session_page(session, console.width))
     if profile.sessions and not single_session:
         console.print(_total_page(profile, console.width, limit))

@@ -52,14 +52,14 @@ def wires() -> tuple[str, ...]:
     return tuple(provider.name for provider in _providers)
 
 
-def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
+def provider_for(model: str, client: Any = None, wire: str | None = None) -> Provider:
     """The provider that builds the requests; raises `InputError` if the given client uses another API than ``wire``."""
-    given = unwrapped(given)
-    recognising = _recognised(given) if given is not None else []
+    client = unwrapped(client)
+    recognising = _recognised(client) if client is not None else []
     chosen = choose(recognising or _candidates(model, wire), model, wire)
     if wire not in (None, chosen.name):
         raise InputError(f"wire={wire!r}, but the client given speaks {chosen.name}: leave one of them out")
-    return chosen.behind(given)
+    return chosen.behind(client)
 
 
 def profile_through(provider: Provider, profile: Profile) -> Profile:
@@ -76,16 +76,16 @@ def is_offline(model: str) -> bool:
 
 
 def client_for(
-    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
+    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, client: Any = None
 ) -> Client:
     """A client for this model: the given one, its provider's, or the offline model if nothing is configured.
 
     ``jobs`` are functions that produce the offline model's answers, by the source of a call.
     """
-    if given is None:
+    if client is None:
         provider = _answering(model, wire, jobs)
         return mapped(provider.client(wire=wire), provider, model)
-    return mapped(client_of(given, wire), provider_for(model, given, wire), model)
+    return mapped(client_of(client, wire), provider_for(model, client, wire), model)
 
 
 def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
@@ -95,13 +95,13 @@ def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
 
 
 def async_client_for(
-    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
+    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, client: Any = None
 ) -> AsyncClient:
     """Like `client_for`, for asyncio."""
-    if given is None:
+    if client is None:
         provider = _answering(model, wire, jobs)
         return mapped_async(provider.async_client(wire=wire), provider, model)
-    return mapped_async(async_client_of(given, wire), provider_for(model, given, wire), model)
+    return mapped_async(async_client_of(client, wire), provider_for(model, client, wire), model)
 
 
 def client_of(given: Any, wire: str | None = None) -> Client:

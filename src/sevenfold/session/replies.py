@@ -32,8 +32,8 @@ ACCEPTED = (
 NOTHING_WHOLE = "the answer has no complete block, so nothing of it is kept; prepare another request"
 
 
-def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
-    """Read the answer to the request ``asked`` from what a client returned; raises `InputError` if it has none.
+def reply_of(returned: Any, *, partial: bool = False, request_body: bytes = b"") -> Reply:
+    """Read the answer to the request ``request_body`` from what a client returned; raises `InputError` if it has none.
 
     A ``partial`` answer may have no blocks, if none was complete.
     """
@@ -47,8 +47,8 @@ def reply_of(returned: Any, *, partial: bool = False, asked: bytes = b"") -> Rep
             if not events:
                 kind = type(final).__name__
                 raise InputError(f"the {kind} is empty, or was read already; {ACCEPTED}")
-            return _from_events(events, partial, asked)
-        reply = _from_body(_json(final), asked, getattr(final, "_request_id", None))
+            return _from_events(events, partial, request_body)
+        reply = _from_body(_json(final), request_body, getattr(final, "_request_id", None))
     except ErrorAnswer as error:
         raise InputError(f"this is an error, not an answer ({error}); pass it to failed()") from None
     except (MalformedAnswer, msgspec.DecodeError) as error:
@@ -92,14 +92,14 @@ def _json(answer: Any) -> bytes:
         raise InputError(f"a {type(answer).__name__} is not an answer; {ACCEPTED}") from None
 
 
-def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:
+def _from_body(raw: bytes, request_body: bytes, request_id: str | None) -> Reply:
     fields = msgspec.json.decode(raw, type=Fields)
-    return _claiming(fields, event=False).read(raw, asked=asked, request_id=request_id)
+    return _claiming(fields, event=False).read(raw, asked=request_body, request_id=request_id)
 
 
-def _from_events(events: Sequence[bytes], partial: bool, asked: bytes) -> Reply:
+def _from_events(events: Sequence[bytes], partial: bool, request_body: bytes) -> Reply:
     fields = msgspec.json.decode(events[0], type=Fields)
-    reader = _claiming(fields, event=True).reader(asked)
+    reader = _claiming(fields, event=True).reader(request_body)
     for event in events:
         reader.event(event)
     if reader.whole:

@@ -212,7 +212,7 @@ class Session(SessionBase):
         ``partial`` is for an answer that broke off: its complete blocks are kept, and the usage the provider had
         reported is billed even if there are none.
         """
-        read = replies.reply_of(reply, partial=partial, asked=self.conversation.asked)
+        read = replies.reply_of(reply, partial=partial, request_body=self.conversation.asked)
         if partial and not read.answer.blocks:
             self.conversation.failed(Aborted(partial=read.answer), again=False)
             raise InputError(replies.NOTHING_WHOLE)

@@ -106,18 +106,18 @@ class McpServers:
     @classmethod
     def of(
         cls,
-        given: Mapping[str, Any] | None = None,
+        servers: Mapping[str, Any] | None = None,
         folder: Path | str = ".",
         *,
         environ: Mapping[str, str] | None = None,
         files: bool = True,
     ) -> Self:
-        """Start the servers in ``given`` and, with ``files``, those of the user and of the folder if it is trusted.
+        """Start the servers in ``servers`` and, with ``files``, those of the user and of the folder if it is trusted.
 
-        Raises `InputError` for any problem in ``given``; problems in files are listed in `problems`.
+        Raises `InputError` for any problem in ``servers``; problems in files are listed in `problems`.
         """
         environ = os.environ if environ is None else environ
-        return cls(load_config(given, Path(folder).resolve(), environ, files=files), environ=environ)
+        return cls(load_config(servers, Path(folder).resolve(), environ, files=files), environ=environ)
 
     def __enter__(self) -> Self:
         return self

@@ -61,15 +61,15 @@ class Sandbox:
         self,
         wish: Wish,
         policy: Callable[[], SandboxPolicy],
-        kept: Path,
+        folder: Path,
         *,
         hosts: Sequence[str] = (),
         machine: Machine | None = None,
     ) -> None:
-        """``policy`` makes the policy for a command; ``kept`` is the agent's folder, for what is set aside."""
+        """``policy`` makes the policy for a command; ``folder`` is the agent's folder, for what is set aside."""
         self._wish = wish
         self._policy = policy
-        self._kept = kept
+        self._kept = folder
         self._machine = (
             machine if machine is not None else this_machine() if wish != "off" else Machine(None)
         )
@@ -212,14 +212,14 @@ class Confinement:
         policy: SandboxPolicy,
         private: PrivatePlaces,
         proxy: Path | None,
-        kept: Path,
+        folder: Path,
         report: Callable[[str], None],
     ) -> None:
         self._mechanism = mechanism
         self._policy = policy
         self._private = private
         self._proxy = proxy
-        self._kept = kept
+        self._kept = folder
         self._report = report
         absent = [rule.path for rule in policy.rules if rule.access == "absent"]
         self.absent = tuple(path for path in absent if not os.path.lexists(path))

@@ -130,9 +130,9 @@ def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
     """Wrap the function that asks the user, so that agents ask one at a time."""
     asking = Lock()
 
-    def ask(asked: Asked) -> Consented:
+    def ask(question: Asked) -> Consented:
         with asking:
-            return consent(asked)
+            return consent(question)
 
     return ask
 

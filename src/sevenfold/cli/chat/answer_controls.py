@@ -27,13 +27,13 @@ _THINKING = {
 }
 
 
-def effort(chat: Chat, rest: str) -> None:
+def effort(chat: Chat, arguments: str) -> None:
     """Show or change the effort the model puts into its answers."""
     profile = chat.agent.assembly.profile
     allowed = efforts_of(profile)
     if not allowed:
         raise Refused(f"{profile.model} takes no effort")
-    chosen = rest.lower()
+    chosen = arguments.lower()
     if not chosen:
         now = chat.options.effort or profile.effort
         items = (
@@ -50,13 +50,13 @@ def effort(chat: Chat, rest: str) -> None:
     chat.say("note", f"effort is {chosen} from now on{price}")
 
 
-def thinking(chat: Chat, rest: str) -> None:
+def thinking(chat: Chat, arguments: str) -> None:
     """Show or change whether the model thinks, and shows it."""
     profile = chat.agent.assembly.profile
     allowed = thinking_of(profile)
     if not allowed:
         raise Refused(f"{profile.model} takes no choice about thinking; /effort may do what you want")
-    chosen = rest.lower()
+    chosen = arguments.lower()
     if not chosen:
         now = chat.options.thinking
         items = (

@@ -363,11 +363,11 @@ class Chat:
 
     # -- questions, asked from the agent's threads ----------------------------------------------
 
-    def consent(self, asked: Asked) -> Consented:
+    def consent(self, question: Asked) -> Consented:
         """Ask for permission to carry out a call, or for approval of a plan."""
         self.agent.assembly.reporter.wait_until_handled()  # or the question would appear before what led to it
-        if asked.call.name == consent.PLAN_READY:
-            plan = str(asked.call.input.get("plan", ""))
+        if question.call.name == consent.PLAN_READY:
+            plan = str(question.call.input.get("plan", ""))
             grants = self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
             menu = consent.plan_menu(grants.after_planning)
@@ -375,15 +375,15 @@ class Chat:
             grants.after_planning = menu.chosen(answer) or grants.after_planning
             return Consented(bool(menu.chosen(answer)), remark=answer.words if answer else "")
         folder = self.options.folder
-        self.screen.show(*consent.preview(asked, str(folder), self.screen.signs))
+        self.screen.show(*consent.preview(question, str(folder), self.screen.signs))
         began = time.monotonic()
-        menu = consent.permission_menu(asked, str(folder))
+        menu = consent.permission_menu(question, str(folder))
         answer = self._ask(menu)
-        self._waited[asked.call.id] = time.monotonic() - began
+        self._waited[question.call.id] = time.monotonic() - began
         grant = menu.chosen(answer)
         if grant == "for good":
             try:
-                keep_rules(folder, *asked.decision.would_allow)
+                keep_rules(folder, *question.decision.would_allow)
             except SevenfoldError as error:
                 self.say("warning", f"this holds for the session only: {error}")
         remark = answer.words if answer else ""

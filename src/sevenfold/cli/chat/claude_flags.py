@@ -155,9 +155,9 @@ def translated_rule(rule: str) -> str:
 # -- reading -----------------------------------------------------------------------------------------
 
 
-def read_settings(given: str) -> ScriptSettings:
+def read_settings(option: str) -> ScriptSettings:
     """What ``--settings`` sets: a JSON text, or the path of a JSON or TOML file; raises `InputError`."""
-    fields = _document(given, "--settings")
+    fields = _document(option, "--settings")
     settings: dict[str, object] = {}
     rules: dict[str, Sequence[str]] = {}
     model = ""
@@ -192,10 +192,10 @@ def _permission_rules(permissions: Mapping[str, Any]) -> dict[str, Sequence[str]
     }
 
 
-def read_servers(given: Sequence[str]) -> dict[str, Any]:
+def read_servers(option: Sequence[str]) -> dict[str, Any]:
     """The MCP servers of ``--mcp-config``: JSON texts, or paths of files, with a table ``mcpServers``."""
     servers: dict[str, Any] = {}
-    for source in given:
+    for source in option:
         fields = _document(source, "--mcp-config")
         if "mcpServers" not in fields:
             raise InputError('--mcp-config: the table "mcpServers" is missing, which maps names to servers')
@@ -203,12 +203,12 @@ def read_servers(given: Sequence[str]) -> dict[str, Any]:
     return servers
 
 
-def read_agents(given: str) -> dict[str, AgentDefinition]:
+def read_agents(option: str) -> dict[str, AgentDefinition]:
     """The sub-agents of ``--agents``: a JSON text that maps names to definitions; raises `InputError`."""
     from sevenfold.agent.team.definitions import define  # loads the agent
 
     definitions = {}
-    for name, value in _document(given, "--agents").items():
+    for name, value in _document(option, "--agents").items():
         fields = dict(_table(value, f"--agents: {name}"))
         prompt = str(fields.pop("prompt", ""))
         try:
@@ -229,13 +229,13 @@ def existing_folder(text: str) -> Path:
     return path
 
 
-def _document(given: str, flag: str) -> dict[str, Any]:
+def _document(option: str, flag: str) -> dict[str, Any]:
     """A table from a JSON text, or from a JSON or TOML file."""
-    text = given.strip()
+    text = option.strip()
     source = flag
     decode: Callable[[str], Any] = msgspec.json.decode
     if not text.startswith("{"):
-        path = Path(given).expanduser()
+        path = Path(option).expanduser()
         source = f"{flag} {path}"
         try:
             text = path.read_text(encoding="utf-8-sig")

@@ -25,11 +25,11 @@ _LINES = 40
 _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "call": "Use"}
 
 
-def permission_menu(asked: Asked, folder: str = "") -> Menu:
+def permission_menu(question: Asked, folder: str = "") -> Menu:
     """The menu that asks for permission: once, in this session, or permanently. Paths are relative to the folder."""
-    request = asked.request
-    rules = ", ".join(asked.decision.would_allow)
-    what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
+    request = question.request
+    rules = ", ".join(question.decision.would_allow)
+    what = {"run": "this command", "call": question.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y", value="once")]
     if rules:
         always = f"{rules}; also after a resume, but in no other session"
@@ -37,40 +37,40 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
         items.append(MenuItem("Yes, and don't ask again in this session", "a", always, value="always"))
         items.append(MenuItem("Yes, and never ask again in this folder", "f", for_good, value="for good"))
     items.append(MenuItem("No, and say why", "n", prompt="what it should do instead (may be empty)"))
-    asker = f"Agent {asked.agent}: " if asked.agent else ""
-    title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
+    asker = f"Agent {question.agent}: " if question.agent else ""
+    title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {question.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 
-def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]:
+def preview(question: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]:
     """What the user must see to decide: the call with its whole command, its change to a file, or its input."""
-    given = asked.call.input if isinstance(asked.call.input, dict) else {}
-    what = asked.call.name if asked.request.action == "run" else heading(asked.call, folder)
+    given = question.call.input if isinstance(question.call.input, dict) else {}
+    what = question.call.name if question.request.action == "run" else heading(question.call, folder)
     yield Text.assemble((f"{signs.asked} ", "bold yellow"), what)
-    match asked.request.action:
+    match question.request.action:
         case "run":
-            for number, line in enumerate(clean(asked.request.subject).split("\n")):
+            for number, line in enumerate(clean(question.request.subject).split("\n")):
                 yield Text(f"  {'$' if number == 0 else ' '} {line}", style="bold", overflow="fold")
-            for word in asked.request.outside:
+            for word in question.request.outside:
                 yield Text(f"    outside the workspace: {clean(word)}", style="yellow")
         case "write":
-            yield from _change(given, asked.request.subject)
-            if asked.request.named:
-                yield Text(f"    {clean(asked.request.named)} is a link to it", style="yellow")
+            yield from _change(given, question.request.subject)
+            if question.request.named:
+                yield Text(f"    {clean(question.request.named)} is a link to it", style="yellow")
         case "call":
             for name, value in given.items():
                 yield Text(f"  {clean(str(name))}: {clean(str(value))[:2_000]}", overflow="fold")
 
 
-def _change(given: dict[str, object], path: str) -> Iterator[Text]:
+def _change(arguments: dict[str, object], path: str) -> Iterator[Text]:
     """The diff of the change a call would make to a file, or why it would fail."""
     before = _content(path)
-    old = given.get("old")
-    after = str(given.get("content", "")).encode(errors="replace")
+    old = arguments.get("old")
+    after = str(arguments.get("content", "")).encode(errors="replace")
     if isinstance(old, str):
-        texts = (one.encode(errors="replace") for one in (old, str(given.get("new", ""))))
+        texts = (one.encode(errors="replace") for one in (old, str(arguments.get("new", ""))))
         try:
-            after = replaced(before, *texts, replace_all=bool(given.get("replace_all")), path=path)
+            after = replaced(before, *texts, replace_all=bool(arguments.get("replace_all")), path=path)
         except Refused as error:
             yield Text(f"    {clean(str(error))}", style="yellow")
             return
@@ -89,16 +89,16 @@ def _content(path: str) -> bytes:
 # -- questions of the model ------------------------------------------------------------------
 
 
-def model_menu(asked: context.Question) -> Menu:
+def model_menu(question: context.Question) -> Menu:
     """The menu for a question of the model; any answer can also be given in words."""
-    items = tuple(MenuItem(option.label, "", option.description) for option in asked.options)
+    items = tuple(MenuItem(option.label, "", option.description) for option in question.options)
     other = MenuItem("Something else", "", prompt="your answer")
-    return Menu(asked.question, (*items, other) if items else (), asked.several)
+    return Menu(question.question, (*items, other) if items else (), question.several)
 
 
-def read_model_answer(asked: context.Question, answer: MenuAnswer) -> str:
+def read_model_answer(question: context.Question, answer: MenuAnswer) -> str:
     """The user's answer to the model's question, as text."""
-    labels = [asked.options[place].label for place in answer.places if place < len(asked.options)]
+    labels = [question.options[place].label for place in answer.places if place < len(question.options)]
     return ", ".join([*labels, *([answer.words] if answer.words else [])]) or "(no answer)"
 
 

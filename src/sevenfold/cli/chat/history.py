@@ -65,18 +65,20 @@ def sessions(folder: Path, store: str = "") -> list[KeptSession]:
     ]
 
 
-def chat_sessions(kept: list[KeptSession]) -> list[KeptSession]:
+def chat_sessions(sessions: list[KeptSession]) -> list[KeptSession]:
     """The sessions in which a user talked to an agent, without those of `-p`."""
-    return [one for one in kept if not one.name.startswith(PRINT_MODE_PREFIX)]
+    return [one for one in sessions if not one.name.startswith(PRINT_MODE_PREFIX)]
 
 
-def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
+def find_session(sessions: list[KeptSession], name: str) -> KeptSession | None:
     """The newest session with this name or title, else the only one whose name or title begins with it, else None."""
     wanted = name.strip().casefold()
-    for one in kept:
+    for one in sessions:
         if wanted in (one.name.casefold(), one.title.casefold()):
             return one
-    begun = [one for one in kept if one.name.startswith(wanted) or one.title.casefold().startswith(wanted)]
+    begun = [
+        one for one in sessions if one.name.startswith(wanted) or one.title.casefold().startswith(wanted)
+    ]
     return begun[0] if len(begun) == 1 else None
 
 
@@ -144,8 +146,8 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     return found[::-1]
 
 
-def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
+def _hidden_parent(log: Log, whole: View, record: Said) -> str | None:
     """The parent of a message if it is in the log but not in the view without compactions, as a summary is."""
-    parent = said.parent
+    parent = record.parent
     follows = parent is not None and whole.entry(parent) is None and history.holds(log, parent)
     return parent if follows else None

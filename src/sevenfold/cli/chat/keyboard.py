@@ -227,10 +227,10 @@ class Pastes:
         self._sent: dict[str, list[Span]] = {}
         """The pasted parts of inputs sent before, which the history brings back."""
 
-    def pasted(self, text: str, place: int, length: int) -> None:
+    def pasted(self, text: str, position: int, length: int) -> None:
         """Record that this part of the input, which is ``text`` now, was pasted."""
         self.changed(text)
-        self._spans = _joined([*self._spans, (place, place + length)])
+        self._spans = _joined([*self._spans, (position, position + length)])
 
     def changed(self, text: str) -> None:
         """Follow a change of the input: work out what was replaced, and move the pasted parts."""

@@ -146,13 +146,13 @@ def mention_size(event: Mentioned) -> str:
     return plural(len(lines), "entry", "entries") if event.folder else plural(len(lines), "line")
 
 
-def diff_lines(diff: str, most: int) -> Iterator[Text]:
-    """A unified diff with line numbers, at most ``most`` lines of it; added and removed lines keep their signs."""
+def diff_lines(diff: str, limit: int) -> Iterator[Text]:
+    """A unified diff with line numbers, at most ``limit`` lines of it; added and removed lines keep their signs."""
     old = new = 0
     lines = clean(diff).removesuffix("\n").split("\n")
     if lines[0].startswith("--- ") and lines[1:2] and lines[1].startswith("+++ "):
         lines = lines[2:]  # only at the start: a removed line that begins with "-- " looks the same
-    for line in lines[:most]:
+    for line in lines[:limit]:
         if line.startswith("@@"):
             old, new = _hunk_start(line)
             continue
@@ -165,8 +165,8 @@ def diff_lines(diff: str, most: int) -> Iterator[Text]:
         yield Text(f"  {number:>5} {line}", style=style, overflow="fold")
         old = old + (sign != "+")
         new = new + (sign != "-")
-    if len(lines) > most:
-        yield Text(f"        … {plural(len(lines) - most, 'more line')}", style="dim")
+    if len(lines) > limit:
+        yield Text(f"        … {plural(len(lines) - limit, 'more line')}", style="dim")
 
 
 def _hunk_start(header: str) -> tuple[int, int]:
@@ -218,7 +218,7 @@ def _below(output: ToolOutput, spec: LineSpec, style: str, *, seen: bool) -> Ite
         yield from _barred(lines, FIRST_LINES, spec, "dim")
 
 
-def _barred(lines: Sequence[str], most: int, spec: LineSpec, style: str) -> Iterator[Text]:
+def _barred(lines: Sequence[str], limit: int, spec: LineSpec, style: str) -> Iterator[Text]:
     """The first lines, cut to the width; for an error also the last, and wrapped. A line counts those left out."""
     signs = spec.signs
     room = max(8, spec.width - 5)
@@ -227,10 +227,10 @@ def _barred(lines: Sequence[str], most: int, spec: LineSpec, style: str) -> Iter
         lines = [fit(line, room, signs.cut) for line in lines]
     else:
         lines = [piece for line in lines for piece in wrap(line, room)]
-        last = most // 2
-    left = len(lines) - most
+        last = limit // 2
+    left = len(lines) - limit
     gap = f"{signs.cut} {plural(left, 'more line')}"
-    for line in lines if left <= 1 else [*lines[: most - last], gap, *lines[len(lines) - last :]]:
+    for line in lines if left <= 1 else [*lines[: limit - last], gap, *lines[len(lines) - last :]]:
         yield Text(f"  {signs.bar} {line}", style=style)
 
 

@@ -32,11 +32,11 @@ _PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.
 """Arguments of `/compact` that name a part of the conversation; any other arguments are instructions."""
 
 
-def compact(chat: Chat, rest: str) -> None:
+def compact(chat: Chat, arguments: str) -> None:
     """Compact the whole conversation, or the part from a message on or up to one."""
     wish = Wishes()
-    instructions = rest
-    if part := _PART.fullmatch(rest):
+    instructions = arguments
+    if part := _PART.fullmatch(arguments):
         span = part[1].lower()
         instructions = part[3] or ""
         point = _chosen_point(chat, span, part[2])
@@ -81,7 +81,7 @@ def _price(preview: Preview) -> str:
     return f"{freed}; {costs}, which writes {short_count(preview.written)} tokens to the cache again"
 
 
-def rewind(chat: Chat, rest: str) -> None:
+def rewind(chat: Chat, arguments: str) -> None:
     """Rewind to before one of the user's messages, which can then be edited and sent again; or summarise a part."""
     points = _points(chat)
     if not points:

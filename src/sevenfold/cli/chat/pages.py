@@ -168,12 +168,12 @@ def modes_page(now: str, signs: Signs) -> RenderableType:
 
 
 def permissions_page(
-    permissions: Permissions, granted: Sequence[str], kept: Sequence[str], file: str
+    permissions: Permissions, granted: Sequence[str], rules: Sequence[str], file: str
 ) -> RenderableType:
     """The permission mode and the rules; for rules the user granted, also how long they apply."""
     rows = [("mode", permissions.mode.replace("_", " "), wording("modes")[permissions.mode])]
     rows.append(("workspace", permissions.workspace, ""))
-    lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
+    lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(rules, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():
         remarks = lasts if name == "allow" else {}
         rows += [(name, line, remarks.get(line, "")) for line in dict.fromkeys(lines)]

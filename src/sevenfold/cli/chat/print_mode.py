@@ -46,23 +46,25 @@ PATIENCE = 3.0
 WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
-def read_prompt(given: str, stdin: TextIO | None) -> UserPrompt:
+def read_prompt(argument: str, stdin: TextIO | None) -> UserPrompt:
     """The prompt with any piped input, which nobody typed.
 
     Raises `UserError` if it is empty, too long, or cannot be read.
     """
     piped = _piped(stdin)
-    if given in ("", "-"):
+    if argument in ("", "-"):
         if piped.strip():
             return UserPrompt(piped, "pasted")
-        given = ""
-    if not given.strip():
+        argument = ""
+    if not argument.strip():
         raise Refused("the prompt is empty; give it with -p, or pipe it in")
     if not piped.strip():
-        return UserPrompt(given)
+        return UserPrompt(argument)
     # Fenced, so that an @ in the piped text is not taken for a file to attach.
     fence = max(re.findall(r"`{3,}", piped), default="``") + "`"
-    return UserPrompt(f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}", "pasted", f"{given}\n\n{PASTED}")
+    return UserPrompt(
+        f"{argument}\n\n{fence}\n{piped.rstrip()}\n{fence}", "pasted", f"{argument}\n\n{PASTED}"
+    )
 
 
 def _piped(stdin: TextIO | None) -> str:

@@ -197,10 +197,10 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
 
 
-def wait_line(wait: Waiting, left: float, dot: str = " · ") -> str:
-    """What the user is told during a pause that lasts ``left`` more seconds: why, how long, and how to stop."""
+def wait_line(wait: Waiting, seconds: float, dot: str = " · ") -> str:
+    """What the user is told during a pause that lasts ``seconds`` more seconds: why, how long, and how to stop."""
     limit = "" if wait.of >= FOR_EVER else f"/{wait.of}"
-    parts = (wait.what, f"retrying in {whole_seconds(left)}", f"attempt {wait.attempt}{limit}")
+    parts = (wait.what, f"retrying in {whole_seconds(seconds)}", f"attempt {wait.attempt}{limit}")
     return dot.join((*parts, "Ctrl-C stops"))
 
 
@@ -308,6 +308,6 @@ class Spending(Struct, frozen=True):
         return replace(self, usd=_sum(self.usd, usd), by_source=by_source)
 
 
-def _sum(one: Usd, other: Usd) -> Usd:
+def _sum(amount: Usd, other: Usd) -> Usd:
     """The sum of two amounts; unknown if either is."""
-    return None if one is None or other is None else one + other
+    return None if amount is None or other is None else amount + other

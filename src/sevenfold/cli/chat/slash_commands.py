@@ -60,12 +60,12 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 # -- the conversation ------------------------------------------------------------------------
 
 
-def _undo(chat: Chat, rest: str) -> None:
-    _say_done(chat, "undone", chat.agent.session.undo(rest), "; /redo restores it")
+def _undo(chat: Chat, arguments: str) -> None:
+    _say_done(chat, "undone", chat.agent.session.undo(arguments), "; /redo restores it")
 
 
-def _redo(chat: Chat, rest: str) -> None:
-    _say_done(chat, "redone", chat.agent.session.redo(rest))
+def _redo(chat: Chat, arguments: str) -> None:
+    _say_done(chat, "redone", chat.agent.session.redo(arguments))
 
 
 def _say_done(chat: Chat, what: str, decision: str, more: str = "") -> None:
@@ -74,21 +74,21 @@ def _say_done(chat: Chat, what: str, decision: str, more: str = "") -> None:
     chat.say("layer", f"{what}: {chat.describe_decision(decision)} (now {tokens} tokens{more})")
 
 
-def _recall(chat: Chat, rest: str) -> None:
-    if not rest:
+def _recall(chat: Chat, arguments: str) -> None:
+    if not arguments:
         raise InputError("say what to search for: /recall QUERY")
-    chat.screen.show(pages.recall_page(chat.agent.session.recall(rest, most=5)))
+    chat.screen.show(pages.recall_page(chat.agent.session.recall(arguments, most=5)))
 
 
-def _notes(chat: Chat, rest: str) -> None:
+def _notes(chat: Chat, arguments: str) -> None:
     text = chat.agent.session.notes()
     chat.screen.show(render_markdown(text) if text else Text("This session has no notes yet.", style="dim"))
 
 
-def _export(chat: Chat, rest: str) -> None:
-    if not rest:
+def _export(chat: Chat, arguments: str) -> None:
+    if not arguments:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
-    target = Path(rest).expanduser()
+    target = Path(arguments).expanduser()
     target = target if target.is_absolute() else chat.options.folder / target
     number = exports.export(JsonlLog(chat.options.transcript()), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
@@ -97,19 +97,19 @@ def _export(chat: Chat, rest: str) -> None:
 # -- sessions and models ---------------------------------------------------------------------
 
 
-def _clear(chat: Chat, rest: str) -> None:
+def _clear(chat: Chat, arguments: str) -> None:
     before = chat.options.name
     chat.switch(replace(chat.options, name=history.new_name(), resumed=False))
     chat.say("note", f"new session; to return to the previous one: /resume {before}")
 
 
-def _resume(chat: Chat, rest: str) -> None:
+def _resume(chat: Chat, arguments: str) -> None:
     options = chat.options
     kept = [one for one in history.sessions(options.folder, options.store) if one.name != options.name]
-    if rest:
-        chosen = history.find_session(kept, rest)
+    if arguments:
+        chosen = history.find_session(kept, arguments)
         if chosen is None:
-            raise Refused(f"no other session named {rest} in this folder; /resume lists them")
+            raise Refused(f"no other session named {arguments} in this folder; /resume lists them")
     else:
         kept = history.chat_sessions(kept)
         if not kept:
@@ -121,7 +121,7 @@ def _resume(chat: Chat, rest: str) -> None:
     show_resumed(chat)
 
 
-def _fork(chat: Chat, rest: str) -> None:
+def _fork(chat: Chat, arguments: str) -> None:
     """Go on with a copy of this session, under a name if one is given; the session stays as it is."""
     before = chat.options
     if before.store:
@@ -135,8 +135,8 @@ def _fork(chat: Chat, rest: str) -> None:
     name = history.new_name()
     copy_session(project.session(before.name), project.session(name))
     chat.switch(replace(before, name=name, resumed=True))
-    if rest:
-        _label(chat, rest)
+    if arguments:
+        _label(chat, arguments)
     chat.say(
         "note", f"this is a copy from here on; to return to the session it came from: /resume {before.name}"
     )
@@ -159,22 +159,22 @@ def _label(chat: Chat, name: str) -> None:
     chat.agent.session.conversation.transcript.label("custom-title", one_line(name, history.LONGEST_TITLE))
 
 
-def _rename(chat: Chat, rest: str) -> None:
-    if not rest:
+def _rename(chat: Chat, arguments: str) -> None:
+    if not arguments:
         raise InputError("say what to call this session: /rename NAME")
-    _label(chat, rest)
-    again = f"sevenfold chat --resume {shlex.quote(rest)}"
-    chat.say("note", f"this session is called {rest}; to continue it later: {again}")
+    _label(chat, arguments)
+    again = f"sevenfold chat --resume {shlex.quote(arguments)}"
+    chat.say("note", f"this session is called {arguments}; to continue it later: {again}")
 
 
-def _model(chat: Chat, rest: str) -> None:
+def _model(chat: Chat, arguments: str) -> None:
     now = chat.options.model
     served = cache(lambda: start.served_models(chat.agent.assembly.options.get("client"), now))
-    if not rest:
-        rest = chat.ask(start.model_menu(now, served()))
-        if rest in (None, now):
+    if not arguments:
+        arguments = chat.ask(start.model_menu(now, served()))
+        if arguments in (None, now):
             return
-    name = full_name(rest)
+    name = full_name(arguments)
     if not find_profile(name).known and name not in served():
         near = start.similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
@@ -191,7 +191,7 @@ def _model(chat: Chat, rest: str) -> None:
         chat.say("warning", warning)
 
 
-def _quit(chat: Chat, rest: str) -> None:
+def _quit(chat: Chat, arguments: str) -> None:
     chat.leaving = True
     chat.screen.changed()
 
@@ -199,18 +199,18 @@ def _quit(chat: Chat, rest: str) -> None:
 # -- permissions, hooks and servers ----------------------------------------------------------
 
 
-def _mode(chat: Chat, rest: str) -> None:
-    wanted = rest.lower().replace(" ", "_").replace("-", "_")
+def _mode(chat: Chat, arguments: str) -> None:
+    wanted = arguments.lower().replace(" ", "_").replace("-", "_")
     if wanted and wanted not in MODES:
-        raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
+        raise InputError(f"unknown mode {arguments!r}; choose from {', '.join(MODES)}")
     if wanted:
         chat.agent.grants.mode = wanted
     chat.update()
     chat.screen.show(pages.modes_page(chat.agent.grants.mode, chat.screen.signs))
 
 
-def _permissions(chat: Chat, rest: str) -> None:
-    verb, _, rule = rest.partition(" ")
+def _permissions(chat: Chat, arguments: str) -> None:
+    verb, _, rule = arguments.partition(" ")
     grants = chat.agent.grants
     rule = rule.strip()
     match verb:
@@ -228,15 +228,15 @@ def _permissions(chat: Chat, rest: str) -> None:
     chat.screen.show(pages.permissions_page(grants.now, grants.granted, kept, str(rules_file())))
 
 
-def _hooks(chat: Chat, rest: str) -> None:
+def _hooks(chat: Chat, arguments: str) -> None:
     held = chat.agent.assembly.options.get("hooks")
     chat.screen.show(pages.hooks_page(held.hooks if held else (), held.skipped if held else ()))
 
 
-def _mcp(chat: Chat, rest: str) -> None:
+def _mcp(chat: Chat, arguments: str) -> None:
     servers = chat.agent.assembly.servers
-    if servers is not None and rest:
-        servers.restart(rest)
+    if servers is not None and arguments:
+        servers.restart(arguments)
     states, problems = (servers.states(), servers.problems) if servers else ((), ())
     chat.screen.show(pages.mcp_page(states, problems))
 
@@ -244,17 +244,17 @@ def _mcp(chat: Chat, rest: str) -> None:
 # -- reports ---------------------------------------------------------------------------------
 
 
-def _help(chat: Chat, rest: str) -> None:
+def _help(chat: Chat, arguments: str) -> None:
     known = [(one.usage, one_line(one.says, 100)) for one in commands(chat.options.folder)]
     chat.screen.show(pages.help_page(known, wording("keys").items()))
 
 
-def _context(chat: Chat, rest: str) -> None:
+def _context(chat: Chat, arguments: str) -> None:
     contents = WindowBreakdown.of(chat.agent.session.conversation)
     chat.screen.show(pages.window_page(contents, chat.screen.signs, chat.screen.width))
 
 
-def _cost(chat: Chat, rest: str) -> None:
+def _cost(chat: Chat, arguments: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
     at_end = cost_at_end(chat.agent.session.conversation)
     chat.screen.show(pages.cost_page(whole, chat.spent, chat.agent.session.gauge, at_end))
@@ -267,27 +267,27 @@ def _say_if_free(chat: Chat) -> None:
         chat.say("note", f"{words} {chat.options.model} would cost")
 
 
-def _cache(chat: Chat, rest: str) -> None:
+def _cache(chat: Chat, arguments: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
     figures, _ = profile_file(chat.options.transcript())
     chat.screen.show(pages.cache_page(whole, chat.spent, figures.cache_breaks))
 
 
-def _why(chat: Chat, rest: str) -> None:
+def _why(chat: Chat, arguments: str) -> None:
     """Explain the request with a number, by default the last one of the main thread."""
     session = chat.agent.session
     main = (one.number for one in requests(session.conversation.transcript.log) if one.source == "main")
-    chat.screen.show(pages.why_page(session.why(_number(rest) if rest else next(main, -1))))
+    chat.screen.show(pages.why_page(session.why(_number(arguments) if arguments else next(main, -1))))
     _say_if_free(chat)
 
 
-def _config(chat: Chat, rest: str) -> None:
-    action, *words = rest.split() or [""]
+def _config(chat: Chat, arguments: str) -> None:
+    action, *words = arguments.split() or [""]
     if action in ("set", "unset"):
         chat.say("note", change(action, words))
         return
     resolved = load(chat.options.folder)
-    chosen = chosen_settings(rest or None, "/config")
+    chosen = chosen_settings(arguments or None, "/config")
     notes = (Text(note, style="yellow") for note in resolved.notes)
     chat.screen.show(Group(listing(resolved, chosen, in_full=len(chosen) == 1), *notes))
 
@@ -298,13 +298,13 @@ _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: words of the user to add to memory."""
 
 
-def _dream(chat: Chat, rest: str) -> None:
+def _dream(chat: Chat, arguments: str) -> None:
     """Show the dream that is running, or the last one; with ``stop``, stop it."""
-    if rest not in ("", "stop"):
+    if arguments not in ("", "stop"):
         raise InputError(
             "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
         )
-    if rest and not chat.agent.session.kill_dream():
+    if arguments and not chat.agent.session.kill_dream():
         raise Refused("no dream is under way")
     chat.screen.show(Text(dream_command.describe(chat.agent.session.dream)))
 
@@ -313,12 +313,12 @@ _ABOUT_ONE = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
 """Actions of `/memory` that need the name of an entry, words, or the number of a change."""
 
 
-def _memory(chat: Chat, rest: str) -> None:
+def _memory(chat: Chat, arguments: str) -> None:
     """List, change or undo changes to this folder's memory; with ``add``, remember something."""
     memory = chat.agent.session.memory
     if memory is None:
         raise Refused("this session has no lasting memory")
-    action, _, words = rest.partition(" ")
+    action, _, words = arguments.partition(" ")
     given = words.strip()
     number = _number(given) if given and action in ("undo", "diff") else None
     if action in _ABOUT_ONE and not given:
@@ -341,12 +341,12 @@ TAIL_LINES = 40
 TAIL_BYTES = 64 * 1024
 
 
-def _look_or_kill(chat: Chat, rest: str, command: str) -> bool:
+def _look_or_kill(chat: Chat, arguments: str, command: str) -> bool:
     """Show a task, or stop it with ``kill``; returns False if the line names none.
 
     A task is named by its id, by its name, or by how that begins.
     """
-    action, _, name = rest.partition(" ")
+    action, _, name = arguments.partition(" ")
     if action in ("kill", "stop"):
         if not name.strip():
             raise InputError(f"say which to stop: {command} kill NAME")
@@ -355,13 +355,13 @@ def _look_or_kill(chat: Chat, rest: str, command: str) -> bool:
         was_stopped = stopped.state == "cancelled"
         chat.say("note", f"{stopped.id} was stopped" if was_stopped else task_line(stopped, time.time()))
         return True
-    if rest in ("", "list"):
+    if arguments in ("", "list"):
         return False
     if command == "/agents" and not any(task.kind == "agent" for task in chat.agent.session.tasks):
         raise InputError(
-            f"no agent called {rest!r} is at work, nor any other; /agents alone lists those defined here"
+            f"no agent called {arguments!r} is at work, nor any other; /agents alone lists those defined here"
         )
-    task = chat.agent.session.tasks.find(rest)
+    task = chat.agent.session.tasks.find(arguments)
     chat.screen.show(Text(clean(task_line(task, time.time())), style="bold"))
     chat.screen.show(Text(_tail(task), overflow="fold"))
     if not task.over:
@@ -389,9 +389,9 @@ def _tail(task: Task) -> str:
     return "\n".join([*head, *lines[-TAIL_LINES:]]) or "(no output)"
 
 
-def _agents(chat: Chat, rest: str) -> None:
+def _agents(chat: Chat, arguments: str) -> None:
     """List the agents that are defined here and those of this session; with a name, show or stop one."""
-    if _look_or_kill(chat, rest, "/agents"):
+    if _look_or_kill(chat, arguments, "/agents"):
         return
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
@@ -401,15 +401,15 @@ def _agents(chat: Chat, rest: str) -> None:
         chat.say("note", "this chat was begun with --no-agents, so the agent starts none")
 
 
-def _tasks(chat: Chat, rest: str) -> None:
+def _tasks(chat: Chat, arguments: str) -> None:
     """List the background tasks; with a name, show one or, with ``kill``, stop it."""
-    if _look_or_kill(chat, rest, "/tasks"):
+    if _look_or_kill(chat, arguments, "/tasks"):
         return
     lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 
 
-def _summary(chat: Chat, rest: str) -> None:
+def _summary(chat: Chat, arguments: str) -> None:
     """Show the newest summary as the model sees it, what the compaction kept, and how its check came out."""
     conversation = chat.agent.session.conversation
     summaries = [item for item in conversation.transcript.view.items if item.record.summary]
@@ -430,9 +430,9 @@ def _summary(chat: Chat, rest: str) -> None:
     chat.screen.show(Text(clean("\n".join(lines)), style="dim", overflow="fold"))
 
 
-def _queue(chat: Chat, rest: str) -> None:
+def _queue(chat: Chat, arguments: str) -> None:
     """List the queued messages; with ``drop N`` or ``first N``, take one out or send it first."""
-    action, _, number = rest.partition(" ")
+    action, _, number = arguments.partition(" ")
     if action not in ("", "list", "drop", "first", "clear"):
         raise InputError("use /queue, /queue drop N, /queue first N or /queue clear")
     if action == "clear":
@@ -449,11 +449,11 @@ def _queue(chat: Chat, rest: str) -> None:
     chat.screen.show(Text(clean("\n".join(lines) or "No message is queued.")))
 
 
-def _show(chat: Chat, rest: str) -> None:
-    chat.screen.page(chat.folded.open(_number(rest) if rest else None))
+def _show(chat: Chat, arguments: str) -> None:
+    chat.screen.page(chat.folded.open(_number(arguments) if arguments else None))
 
 
-def _transcript(chat: Chat, rest: str) -> None:
+def _transcript(chat: Chat, arguments: str) -> None:
     """Show the whole conversation, including what compactions have hidden."""
     transcript = chat.agent.session.conversation.transcript
     chat.screen.page(Text(exports.as_text(transcript.log), overflow="fold"))
@@ -537,17 +537,17 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
     return (*ours, *own)
 
 
-def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
-    _expand(command, chat, UserPrompt(rest))
+def _custom(command: CustomCommand, chat: Chat, arguments: str) -> None:
+    _expand(command, chat, UserPrompt(arguments))
 
 
 def _expand(command: CustomCommand, chat: Chat, arguments: UserPrompt) -> None:
     chat.turn(command.prompt(arguments, chat.output_of))
 
 
-def _shell(chat: Chat, rest: str) -> None:
+def _shell(chat: Chat, arguments: str) -> None:
     """Run a shell command for the user; the model sees it and its output with the next message."""
-    chat.run_interruptible(f"running {one_line(rest, 60)}", lambda: chat.run_for_user(rest))
+    chat.run_interruptible(f"running {one_line(arguments, 60)}", lambda: chat.run_for_user(arguments))
 
 
 SHELL = SlashCommand("!", "run a command yourself", _shell, "COMMAND")

@@ -160,101 +160,101 @@ def recorded_file(path: Path | None, name: str, store: str) -> Path:
     return copy_of(SessionInStore(store, name), known=True)
 
 
-def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
+def choose(options: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
     """The options for the session and model the command line asks for; raises `Refused` if there is no such session.
 
     ``screen`` asks the user which session to continue; without a screen, the command line must say which.
     """
-    store = given.store or ""
+    store = options.store or ""
     if store:
         check_url(store)
-    kept = _chosen(given, folder, screen)
-    if given.fork_session and store:
+    kept = _chosen(options, folder, screen)
+    if options.fork_session and store:
         raise Refused(f"{COPIED_FROM_STORES}: sevenfold sessions import --store URL NAME")
-    if given.fork_session:
-        kept = _copy(kept, folder, printed=given.printed is not None)
-    script = read_settings(given.script_settings) if given.script_settings else ScriptSettings()
+    if options.fork_session:
+        kept = _copy(kept, folder, printed=options.printed is not None)
+    script = read_settings(options.script_settings) if options.script_settings else ScriptSettings()
     recorded = recorded_file(kept.path, kept.name, store) if kept else None
     model = (
-        full_name(given.model or script.model)
+        full_name(options.model or script.model)
         or (last_model(recorded) if recorded else "")
         or DEFAULT_MODEL
     )
     profile = find(model)
-    if given.effort is not None:
-        check_effort(profile, given.effort)
-    if given.thinking is not None:
-        control_fields(profile, given.effort, given.thinking, given.max_tokens or profile.max_output)
+    if options.effort is not None:
+        check_effort(profile, options.effort)
+    if options.thinking is not None:
+        control_fields(profile, options.effort, options.thinking, options.max_tokens or profile.max_output)
     last_effort, last_thinking = last_controls(recorded) if recorded else (None, None)
     settings = load_settings(folder, script.settings).settings
     if kept is None and screen is not None and thinks_by_default(profile):
         # Where a model thinks anyway, a user at a terminal may see what it thinks.
         last_thinking = "shown"
     return ChatOptions(
-        max_tokens=given.max_tokens,
-        effort=given.effort or (None if settings.effort else last_effort),
-        thinking=given.thinking or (None if settings.thinking else last_thinking),
+        max_tokens=options.max_tokens,
+        effort=options.effort or (None if settings.effort else last_effort),
+        thinking=options.thinking or (None if settings.thinking else last_thinking),
         folder=folder,
-        name=kept.name if kept else new_name(printed=given.printed is not None),
+        name=kept.name if kept else new_name(printed=options.printed is not None),
         model=model,
-        mode=given.mode or cast("Mode | None", script.mode),
-        max_turns=given.max_turns,
-        max_usd=given.max_usd,
+        mode=options.mode or cast("Mode | None", script.mode),
+        max_turns=options.max_turns,
+        max_usd=options.max_usd,
         rules={
-            "allow": [*given.allow, *script.rules.get("allow", ())],
+            "allow": [*options.allow, *script.rules.get("allow", ())],
             "ask": list(script.rules.get("ask", ())),
-            "deny": [*given.deny, *script.rules.get("deny", ())],
+            "deny": [*options.deny, *script.rules.get("deny", ())],
         },
         resumed=kept is not None,
-        agents=read_agents(given.agents) if isinstance(given.agents, str) else given.agents,
-        roots=(*map(existing_folder, given.roots), *script.folders),
-        guidance=_guidance(given),
-        system=given.system,
-        settings={**script.settings, **({"max_retries": FOR_EVER} if given.retry else {})},
-        servers=read_servers(given.mcp) if given.mcp else None,
-        only_servers=given.strict_mcp,
+        agents=read_agents(options.agents) if isinstance(options.agents, str) else options.agents,
+        roots=(*map(existing_folder, options.roots), *script.folders),
+        guidance=_guidance(options),
+        system=options.system,
+        settings={**script.settings, **({"max_retries": FOR_EVER} if options.retry else {})},
+        servers=read_servers(options.mcp) if options.mcp else None,
+        only_servers=options.strict_mcp,
         store=store,
     )
 
 
-def _guidance(given: argparse.Namespace) -> str:
+def _guidance(options: argparse.Namespace) -> str:
     """What the command line adds to the system prompt; raises `Refused` for a file that cannot be read."""
-    text: str = given.guidance
-    if given.guidance_file is None:
+    text: str = options.guidance
+    if options.guidance_file is None:
         return text
     try:
-        from_file = given.guidance_file.expanduser().read_text(encoding="utf-8-sig")
+        from_file = options.guidance_file.expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{given.guidance_file}: cannot be read: {reason_of(error)}") from error
+        raise Refused(f"{options.guidance_file}: cannot be read: {reason_of(error)}") from error
     return "\n\n".join(filter(None, (text, from_file.strip())))
 
 
-def _copy(kept: KeptSession | None, folder: Path, *, printed: bool) -> KeptSession:
+def _copy(session: KeptSession | None, folder: Path, *, printed: bool) -> KeptSession:
     """A copy of a session under a new name, to go on with; the session itself is only read."""
-    if kept is None:
+    if session is None:
         raise Refused("--fork-session goes with --resume or --continue, which name the session to copy")
     name = new_name(printed=printed)
     project = user_home().project(folder)
-    files = copy_session(project.session(kept.name), project.session(name))
-    return KeptSession(name, kept.title, kept.modified, kept.size, files.transcript)
+    files = copy_session(project.session(session.name), project.session(name))
+    return KeptSession(name, session.title, session.modified, session.size, files.transcript)
 
 
-def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> KeptSession | None:
+def _chosen(options: argparse.Namespace, folder: Path, screen: Screen | None) -> KeptSession | None:
     """The session to continue; None for a new one."""
-    if given.resume is None and not given.newest:
+    if options.resume is None and not options.newest:
         return None
-    kept = sessions(folder, given.store or "")
-    place = "this store" if given.store else str(folder)
-    if given.resume:
-        found = find_session(kept, given.resume)
+    kept = sessions(folder, options.store or "")
+    place = "this store" if options.store else str(folder)
+    if options.resume:
+        found = find_session(kept, options.resume)
         if found is None:
-            raise Refused(f"no session {given.resume} in {place}; 'sevenfold sessions' lists them")
+            raise Refused(f"no session {options.resume} in {place}; 'sevenfold sessions' lists them")
         return found
     if not kept:
         raise Refused(f"there is no session in {place} to continue; 'sevenfold chat' starts one")
     # A user who comes back means a conversation; a script may mean any session.
     kept = chat_sessions(kept) or kept if screen is not None else kept
-    if given.newest:
+    if options.newest:
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
@@ -265,10 +265,10 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
     return chosen
 
 
-def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
+def session_menu(sessions: list[KeptSession], folder: Path) -> Menu:
     """The menu that asks which session of a folder to continue."""
     now = time.time()
-    items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in kept)
+    items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in sessions)
     question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
     return Menu(question, tuple(items), filtered=True)
 

@@ -107,12 +107,12 @@ class EditorSession:
         self.agent.grants.mode = cast("Mode", mode)
         self._mode = mode
 
-    def consent(self, asked: Asked) -> Consented:
+    def consent(self, question: Asked) -> Consented:
         """Ask the user whether a call may be carried out; called on the agent's threads."""
         self.agent.assembly.reporter.wait_until_handled()
-        self._announce(asked.call)
-        call = updates.permission_call(asked, self.folder)
-        options = updates.permission_options(asked)
+        self._announce(question.call)
+        call = updates.permission_call(question, self.folder)
+        options = updates.permission_options(question)
         try:
             response = self._wait(self._editor.request_permission(self.name, call, options))
         except (acp.RequestError, ConnectionError, RuntimeError) as error:
@@ -122,7 +122,7 @@ class EditorSession:
             # The user cancelled: the protocol answers all open questions so.
             self.cancel()
             return Consented(False)
-        if asked.call.name == updates.PLAN_READY and chosen != "no":
+        if question.call.name == updates.PLAN_READY and chosen != "no":
             self.agent.grants.after_planning = cast("Mode", chosen)
         return Consented(chosen != "no", always=chosen == "always")
 

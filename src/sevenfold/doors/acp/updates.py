@@ -227,17 +227,17 @@ def plan_of(call: ToolCall) -> schema.AgentPlanUpdate | None:
 # -- permissions -----------------------------------------------------------------------------
 
 
-def permission_options(asked: Asked) -> list[schema.PermissionOption]:
+def permission_options(question: Asked) -> list[schema.PermissionOption]:
     """What the user can answer: once, for the rest of the session, or no."""
-    if asked.call.name == PLAN_READY:
+    if question.call.name == PLAN_READY:
         return [
             _option("ask", "Carry it out, and ask before each change", "allow_once"),
             _option("accept_edits", "Carry it out, and change files here without asking", "allow_always"),
             _option("no", "Keep planning", "reject_once"),
         ]
     options = [_option("once", "Allow once", "allow_once")]
-    if asked.decision.would_allow:
-        rules = ", ".join(asked.decision.would_allow)
+    if question.decision.would_allow:
+        rules = ", ".join(question.decision.would_allow)
         options.append(_option("always", f"Allow in this session: {rules}", "allow_always"))
     return [*options, _option("no", "Do not allow", "reject_once")]
 
@@ -246,14 +246,14 @@ def _option(option: str, name: str, kind: schema.PermissionOptionKind) -> schema
     return schema.PermissionOption(option_id=option, name=name, kind=kind)
 
 
-def permission_call(asked: Asked, folder: Path) -> schema.ToolCallUpdate:
+def permission_call(question: Asked, folder: Path) -> schema.ToolCallUpdate:
     """The call that the user is asked about, with the reason for asking, or the plan to approve."""
-    fields = call_fields(asked.call, folder)
-    text = asked.decision.reason
-    if asked.call.name == PLAN_READY and isinstance(asked.call.input, dict):
-        text = str(asked.call.input.get("plan", ""))
-    if asked.agent:
-        text = f"Agent {asked.agent}: {text}"
+    fields = call_fields(question.call, folder)
+    text = question.decision.reason
+    if question.call.name == PLAN_READY and isinstance(question.call.input, dict):
+        text = str(question.call.input.get("plan", ""))
+    if question.agent:
+        text = f"Agent {question.agent}: {text}"
     content = [*(fields["content"] or []), acp.tool_content(acp.text_block(text))]
     return schema.ToolCallUpdate(status="pending", **{**fields, "content": content})
 

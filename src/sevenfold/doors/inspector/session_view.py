@@ -223,12 +223,12 @@ def _label(category: str) -> str:
 
 
 def series_view(
-    lane: LaneHistory, bands: Bands, start: int = 0, end: int | None = None, most: int = DRAWN
+    lane: LaneHistory, bands: Bands, start: int = 0, end: int | None = None, limit: int = DRAWN
 ) -> dict[str, Any]:
     """The requests from one place to another (counted from 0), as columns."""
     stop = len(lane.requests) if end is None else min(end, len(lane.requests))
     places: Sequence[int] = range(start, stop)
-    bucketed = len(places) > most
+    bucketed = len(places) > limit
     if bucketed:
         places = _largest_of_buckets(lane.prompts, start, stop)
     chosen = [lane.requests[place] for place in places]
@@ -339,7 +339,7 @@ class CarriedItem(Struct, frozen=True):
         return self.tokens * self.prompts
 
 
-def dearest(lane: LaneHistory, most: int) -> list[CarriedItem]:
+def dearest(lane: LaneHistory, limit: int) -> list[CarriedItem]:
     """The items that cost most to carry."""
     newest = len(lane.requests)
     several: dict[Hashable, CarriedItem] = {}
@@ -354,12 +354,12 @@ def dearest(lane: LaneHistory, most: int) -> list[CarriedItem]:
                 before = several.get(stay.key)
                 several[stay.key] = CarriedItem(tokens, prompts + (before.prompts if before else 0), stay)
         elif tokens * prompts > least and _is_item(stay):
-            add = heapq.heappush if len(ranked) < most else heapq.heappushpop
+            add = heapq.heappush if len(ranked) < limit else heapq.heappushpop
             add(ranked, (tokens * prompts, -place))
-            least = ranked[0][0] if len(ranked) == most else 0.0
+            least = ranked[0][0] if len(ranked) == limit else 0.0
     stays = [lane.lifetimes[-place] for _, place in ranked]
     items = [CarriedItem(stay.held.tokens, stay.prompts(newest), stay) for stay in stays]
-    return sorted([*items, *several.values()], key=lambda item: -item.carried)[:most]
+    return sorted([*items, *several.values()], key=lambda item: -item.carried)[:limit]
 
 
 def _is_item(stay: Lifetime) -> bool:

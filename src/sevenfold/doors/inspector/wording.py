@@ -117,11 +117,11 @@ def tool_digest(tool: str) -> str:
     return blake2b(tool.encode(errors="replace"), digest_size=6).hexdigest()
 
 
-def shown(text: str, most: int = 200) -> str:
+def shown(text: str, limit: int = 200) -> str:
     """Text of a session as the page may show it: known secrets masked, nothing that hides or reverses text."""
     # Masked before it is cut: half a secret is not recognised as one.
-    masked = mask_text(text[: most + _MARGIN])
-    cut = masked if len(masked) <= most else masked[: most - 1] + "…"
+    masked = mask_text(text[: limit + _MARGIN])
+    cut = masked if len(masked) <= limit else masked[: limit - 1] + "…"
     return printable(cut).replace("\n", " ")
 
 

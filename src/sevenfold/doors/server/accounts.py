@@ -354,12 +354,12 @@ class Accounts:
             run("SELECT 1")
 
 
-def check_name(what: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
     """Raise `InputError` for a name with characters that no name has, or too many."""
     if len(name) > MOST_NAME:
-        raise InputError(f"the name of a {what} may have {MOST_NAME} characters, got {len(name)}")
+        raise InputError(f"the name of a {kind} may have {MOST_NAME} characters, got {len(name)}")
     if _CONTROL.search(name):
-        raise InputError(f"the name of a {what} has control characters: {name!r:.60}")
+        raise InputError(f"the name of a {kind} has control characters: {name!r:.60}")
 
 
 _TENANTS = "SELECT name, nano, per, user_nano, user_per FROM tenant"

@@ -108,22 +108,22 @@ def _dearest(profile: Profile) -> tuple[float, float]:
     return inputs, outputs
 
 
-def _billed(answer: Answer, most: int) -> int:
+def _billed(answer: Answer, tokens: int) -> int:
     """What an answer cost, in billionths of a dollar."""
     usage = Usage.read(answer.usage)
     cost = usage.cost(find(answer.model))
     # An answer may come from another model than the one that was asked, of which no price is known.
-    return most if cost is None else math.ceil(cost * NANO)
+    return tokens if cost is None else math.ceil(cost * NANO)
 
 
-def _billed_in_part(error: ModelError, most: int) -> int:
+def _billed_in_part(error: ModelError, tokens: int) -> int:
     """What a call cost that failed: what the provider had reported, or all it may have cost if that is not known."""
     partial = error.partial
     if isinstance(partial, Answer) and partial.usage not in (b"{}", b"null"):
-        return _billed(partial, most)
+        return _billed(partial, tokens)
     if isinstance(error, Aborted | ProviderFailed) and error.status is None:
         # Nothing was heard: the provider may have begun to work on it all the same.
-        return most
+        return tokens
     return 0
 
 

@@ -116,18 +116,21 @@ def _told(entry: Entry, client_tools: frozenset[str]) -> Iterator[tuple[str, dic
             yield "rewound", {}
 
 
-def _message(said: Said, client_tools: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    text = blocks.text_of(said.blocks)
-    if said.role == "assistant":
-        if text or not said.calls:
-            yield "answer", {"id": said.uuid, "text": text, "model": said.model, "interrupted": said.cut}
-        for call in calls_of(Answer("", "", said.blocks)):
+def _message(record: Said, client_tools: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    text = blocks.text_of(record.blocks)
+    if record.role == "assistant":
+        if text or not record.calls:
+            yield (
+                "answer",
+                {"id": record.uuid, "text": text, "model": record.model, "interrupted": record.cut},
+            )
+        for call in calls_of(Answer("", "", record.blocks)):
             at = "client" if call.name in client_tools else "server"
             yield "tool_use", {"id": call.id, "name": call.name, "input": call.input, "at": at}
         return
-    if text and not said.answers:
-        yield "user", {"id": said.uuid, "text": text, "key": said.key}
-    for block in said.blocks:
+    if text and not record.answers:
+        yield "user", {"id": record.uuid, "text": text, "key": record.key}
+    for block in record.blocks:
         if block.kind == "tool_result":
             body = block.body()
             words = blocks.words_of(block)

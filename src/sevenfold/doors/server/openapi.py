@@ -288,9 +288,9 @@ _ANSWERS: dict[str, Any] = {
 
 
 def _parameter(
-    name: str, place: str, about: str, schema: dict[str, Any], *, required: bool = False
+    name: str, location: str, about: str, schema: dict[str, Any], *, required: bool = False
 ) -> dict[str, Any]:
-    return {"name": name, "in": place, "description": about, "schema": schema, "required": required}
+    return {"name": name, "in": location, "description": about, "schema": schema, "required": required}
 
 
 _EVENT_ID = {"type": "string", "pattern": r"^\d{1,18}(:\d{1,6})?(~[0-9a-f]{16}\.\d{1,15})?$"}

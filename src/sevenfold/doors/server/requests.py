@@ -104,14 +104,14 @@ class RequestReader:
         return b"".join(pieces)
 
 
-def whole_number(request: Request, name: str, otherwise: int, most: int) -> int:
+def whole_number(request: Request, name: str, otherwise: int, maximum: int) -> int:
     """A number of the query; raises `Problem` if it is none."""
     text = request.query_params.get(name)
     if text is None:
         return otherwise
-    if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) <= maximum):
         raise Problem(
-            400, "invalid_query", f"{name} has to be a whole number up to {most}, got {text!r:.40}"
+            400, "invalid_query", f"{name} has to be a whole number up to {maximum}, got {text!r:.40}"
         )
     return int(text)
 

@@ -49,19 +49,19 @@ class Streams:
                 while self._open:
                     await asyncio.sleep(0.01)
 
-    def open(self, request: Request, key: SessionKey, place: Cursor, *, until_idle: bool) -> Response:
+    def open(self, request: Request, key: SessionKey, position: Cursor, *, until_idle: bool) -> Response:
         """A stream of what happens behind a place; raises `Problem` if there are too many."""
         if self._open >= self._limits.streams:
             raise problems.busy("server_busy", "as many streams are open as this server takes", status=503)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(
-            self._events(request, key, place, until_idle=until_idle),
+            self._events(request, key, position, until_idle=until_idle),
             media_type=STREAM_TYPE,
             headers=headers,
         )
 
     async def _events(
-        self, request: Request, key: SessionKey, place: Cursor, *, until_idle: bool
+        self, request: Request, key: SessionKey, position: Cursor, *, until_idle: bool
     ) -> AsyncIterator[bytes]:
         self._open += 1
         loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class Streams:
             while True:
                 # Before looking for news: what is told until the server stops is not lost.
                 stopping = self.stopping.is_set()
-                told, place, live = await self._news(key, place, live)
+                told, position, live = await self._news(key, position, live)
                 for raw in told:
                     yield raw
                 if stopping or await request.is_disconnected():
@@ -89,7 +89,7 @@ class Streams:
                     looked = loop.time()
                     if state.status != "working":
                         # The run may have ended since news were looked for, and its end is told first.
-                        told, place, live = await self._news(key, place, live)
+                        told, position, live = await self._news(key, position, live)
                         for raw in told:
                             yield raw
                         if told:
@@ -100,7 +100,7 @@ class Streams:
                         yield f"event: status\ndata: {status}\n\n".encode()
                 if until_idle and state.status != "working":
                     return
-                if not await self._wait(live, place):
+                if not await self._wait(live, position):
                     yield b": alive\n\n"
         except SevenfoldError as error:
             yield b"event: error\ndata: %s\n\n" % problems.of(error).body()
@@ -110,23 +110,23 @@ class Streams:
             self._open -= 1
 
     async def _news(
-        self, key: SessionKey, place: Cursor, before: LiveSession | None
+        self, key: SessionKey, position: Cursor, before: LiveSession | None
     ) -> tuple[list[bytes], Cursor, LiveSession | None]:
         """The events behind a place: from the feed if the session is open here, else those that last from the log."""
         live = self._sessions.open.live(key)
         if before is not None and before is not live:
             # It was closed meanwhile; what it told last is not lost.
-            rest = before.feed.after(place)
+            rest = before.feed.after(position)
             if rest is not None and rest[0]:
                 return [*rest[0]], rest[1], before
-        fed = None if live is None else live.feed.after(place)
+        fed = None if live is None else live.feed.after(position)
         if fed is not None:
             return [*fed[0]], fed[1], live
 
         def from_log() -> tuple[list[bytes], Cursor]:
             definition = self._sessions.stored.definition_of(key)
             log = self._sessions.stored.log_of(key)
-            behind = Cursor(place.position, place.skip)
+            behind = Cursor(position.position, position.skip)
             raw: list[bytes] = []
             for event in () if log is None else recorded(log, behind, definition.client_tools):
                 raw.append(event.encoded())
@@ -135,15 +135,15 @@ class Streams:
                     break
             return raw, behind
 
-        told, place = await self._sessions.in_thread(from_log)
-        return told, place, live
+        told, position = await self._sessions.in_thread(from_log)
+        return told, position, live
 
     async def _state(self, key: SessionKey, live: LiveSession | None) -> Standing:
         if live is not None and not live.feed.closed:
             return await self._sessions.in_thread(live.standing)
         return await self._sessions.in_thread(partial(self._sessions.stored.recorded_standing, key))
 
-    async def _wait(self, live: LiveSession | None, place: Cursor) -> bool:
+    async def _wait(self, live: LiveSession | None, position: Cursor) -> bool:
         """Wait for news; False if there were none for so long that the stream says that it is alive."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -153,7 +153,7 @@ class Streams:
                     await self.stopping.wait()
             return True
         stopping = asyncio.create_task(self.stopping.wait())
-        news = asyncio.create_task(live.feed.wait(place, HEARTBEAT_SECONDS))
+        news = asyncio.create_task(live.feed.wait(position, HEARTBEAT_SECONDS))
         try:
             await asyncio.wait((stopping, news), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -93,8 +93,8 @@ class SessionObjects(Struct, frozen=True):
 class PostgresText:
     """Notes, or the state of an agent; see `sevenfold.ports.StoredText`."""
 
-    def __init__(self, kept: Area, path: str) -> None:
-        self._area = kept
+    def __init__(self, area: Area, path: str) -> None:
+        self._area = area
         self.path = path
 
     def read(self) -> str | None:
@@ -112,8 +112,8 @@ class PostgresIndex:
 
     file: Path | None = None
 
-    def __init__(self, kept: Area) -> None:
-        self._area = kept
+    def __init__(self, area: Area) -> None:
+        self._area = area
 
     def read(self) -> bytes | None:
         """Return the bytes last stored, or None."""
@@ -178,9 +178,9 @@ class PostgresFolder:
 
     directory: Path | None = None
 
-    def __init__(self, store: PostgresStore, kept: Area, path: str) -> None:
+    def __init__(self, store: PostgresStore, area: Area, path: str) -> None:
         self._store = store
-        self._area = kept
+        self._area = area
         self.path = path
 
     def names(self, below: str = "") -> Sequence[str]:
