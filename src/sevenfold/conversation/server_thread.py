@@ -52,20 +52,21 @@ class ServerThread:
         self._c = c
         self._held: HeldThread | None = None
         self._losses = 0
-        self._takes_part = self._continues = False
-        """Whether the request under way has a thread, and whether it continues one."""
+        self._asked: Thread | None = None
+        """The thread of the newest request; None if it has none."""
         self._given_up = False
 
     def next(self, messages: tuple[Message, ...]) -> Thread | None:
         """What the next request, with these messages, says about its thread; None if it has none."""
-        self._takes_part = self._continues = False
+        self._asked = self._next(messages)
+        return self._asked
+
+    def _next(self, messages: tuple[Message, ...]) -> Thread | None:
         if not self._c.settings.threads or self._c.profile.wire not in WIRES or self._given_up:
             return None
-        self._takes_part = True
         held = self._held
         if held is None or not self._extends(messages, held):
             return Thread()
-        self._continues = True
         return Thread(held.answer, len(held.messages) + 1)
 
     def _extends(self, messages: tuple[Message, ...], held: HeldThread) -> bool:
@@ -83,9 +84,8 @@ class ServerThread:
 
     def answered(self, thread: Thread | None, messages: tuple[Message, ...], answer: Answer) -> None:
         """Note what the provider holds after an answer, as it gave it."""
-        if self._continues:
+        if thread is not None and thread.previous:
             self._losses = 0
-        self._continues = False
         whole = thread is not None and bool(answer.id) and not answer.outdated
         self._held = HeldThread(answer.id, self._epoch(), messages, answer.blocks) if whole else None
 
@@ -93,10 +93,10 @@ class ServerThread:
         """Leave the thread if the provider does not hold it, or holds none; True if all is to be sent again."""
         lost = isinstance(error, ThreadLost)
         declined = error.unsupported if isinstance(error, ThreadLost) else _DECLINED.search(str(error))
-        if not self._takes_part or not (lost or declined):
+        if self._asked is None or not (lost or declined):
             return False
         self._held = None
-        self._takes_part = self._continues = False
+        self._asked = None
         self._losses += 1
         if declined or self._losses >= MOST_LOSSES:
             self._given_up = True
