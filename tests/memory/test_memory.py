@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError, Refused, SevenfoldError, TranscriptError, TranscriptFull
+from sevenfold.memory.closing import closed_on
 from sevenfold.memory.entry import MAX_BYTES, new_entry
 from sevenfold.memory.front_matter import split
 from sevenfold.memory.generation import Provenance, digest
@@ -532,3 +534,16 @@ def test_damage_beside_the_entries_loses_none_of_them(tmp_path, file, content):
     assert any("current.json" in line for line in again.news()) == (file == "current.json")
     again.write(new_entry("more", "project", "", "Deploy on Tuesdays."), "user", "by hand")
     assert len(on_disk(tmp_path).entries()) == 2
+
+
+@pytest.mark.spec("S4.18")
+def test_an_entry_was_wrong_if_a_change_ended_it_and_not_if_it_was_only_said_again(folder):
+    held = memory(folder)
+    assert held.corrected_share() is None
+    held.write(tabs(), "remember", "said")
+    said_again = held.entry("tabs")
+    stamp = msgspec.structs.replace(said_again.stamp, evidence=("s/2",))
+    held.commit({"tabs.md": EntryEdit(said_again.entry.render(), stamp)}, "remember", "said again")
+    assert held.corrected_share() == 0
+    held.commit({"tabs.md": closed_on(held.entry("tabs"), "2026-11-10")}, "remember", "ended")
+    assert held.corrected_share() == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.passages import KINDS, NEEDLE, tidy
-from sevenfold.recall.ranking import Query, folded
+from sevenfold.recall.ranking import Query, folded, humps
 from sevenfold.recall.tables import Tables
 from tests.recall.making import harbour, indexed
 from tests.support import Story, call, result
@@ -410,3 +410,11 @@ def test_a_record_that_words_and_another_scorer_lead_to_is_shown_where_its_words
     assert "lighthouse keeper" in hit.excerpt
     (other,) = indexed(story).search("beacon", scorers=[Opinion(**{record: 0.9})])
     assert other.excerpt.startswith("we talked of many things")
+
+
+def test_the_parts_of_a_word_in_camel_case_are_told_apart_wherever_it_stands() -> None:
+    assert humps("iPhone") == "i Phone"
+    assert (
+        humps("an XMLHttpRequest, then getLocalDay15 and plain words")
+        == "XML Http Request get Local Day 15"
+    )

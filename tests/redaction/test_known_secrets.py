@@ -178,3 +178,14 @@ def test_what_the_environment_and_env_files_hold_reaches_neither_the_model_nor_t
     assert b"s1lver-fox-run" not in seen
     assert based("me:").encode() not in seen
     assert seen.count(b"[masked known-secret ") >= 4
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_a_known_secret_with_letters_of_any_script_is_found_in_both_spellings_of_json(
+    ascii_only: bool,
+) -> None:
+    secret = 'grüße-"Ω"-4711-x'
+    written = json.dumps({"said": secret}, ensure_ascii=ascii_only)
+    assert json.loads(mask(written, KnownSecrets.of([secret])).text)["said"].startswith(
+        "[masked known-secret "
+    )
