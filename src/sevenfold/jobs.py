@@ -1,6 +1,6 @@
 """Jobs: work that is handed over, and carried out once, by this process or by whichever worker is free.
 
-A job has a key. Whoever submits the same key again gets the same job, also after it ended; so a program that was
+A job has a key. Submitting the same key again returns the same job, even after it has ended; so a program that was
 killed between submitting and reading the result does both again. Carrying out a job may begin more than once: when a
 worker dies, another one takes its jobs over. What a job does must therefore be safe to begin again. The handlers for
 agents are, because the log of the session says how far the work is.

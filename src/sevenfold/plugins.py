@@ -8,7 +8,7 @@
     sevenfold.commands    a module with `arguments` and `run`, by the command's name
 
 They are looked for only when something is named that the engine itself does not have. A plugin that cannot be loaded
-costs one warning, and the program goes on without it.
+costs one warning, and the program continues without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Plugin(NamedTuple):
         """What the entry point names; None, and a warning, if it cannot be loaded."""
         try:
             return self.entry.load()
-        except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
+        except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program continues without it)
             self.warn(f"{type(error).__name__}: {error}")
             return None
 

@@ -209,12 +209,12 @@ class Executor:
 
     @property
     def text_if_not_done(self) -> str:
-        """What the model is told about a call that was not carried out because the run was stopped."""
+        """The result of a call that was not carried out because the run was stopped."""
         return NOT_DONE_AT_SHUTDOWN if self.shut_down else NOT_DONE
 
     @property
     def text_if_left_behind(self) -> str:
-        """What the model is told about a call that did not end when the run was stopped."""
+        """The result of a call that did not end when the run was stopped."""
         return LEFT_AT_SHUTDOWN if self.shut_down else LEFT
 
     def is_handed_over(self, call: ToolCall) -> bool:

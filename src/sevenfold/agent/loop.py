@@ -211,7 +211,7 @@ class Loop:
         return self._run(UserPrompt.of(prompt), key)
 
     def run_once(self, prompt: str | UserPrompt, key: str) -> Flow[Finished]:
-        """Like `run`, but a run with this key that was begun before goes on, and one that ended is not repeated."""
+        """Like `run`, but an earlier run with this key is continued, or not repeated if it has ended."""
         self._begin()
         return self._run_once(UserPrompt.of(prompt), key)
 
@@ -287,7 +287,7 @@ class Loop:
         except InputError:
             if not once:
                 raise InputError(NOTHING_TO_DO) from None
-            # The answer is in the log: whoever carried this out before was stopped right after it.
+            # The answer is in the log: the process that carried this out before was stopped right after it.
             self._text = last_text(self._conversation)
             return self._finished("done")
         return None
@@ -338,7 +338,7 @@ class Loop:
             self._conversation.note(GO_ON_AFTER_PAUSE)
 
     def _carry_out(self, calls: Sequence[ToolCall], *, cut_off: bool) -> Flow[str | None]:
-        """Carry out the calls of an answer; returns why the run must stop, None if it may go on.
+        """Carry out the calls of an answer; returns why the run must stop, None if it may continue.
 
         The last call of an answer that was cut off may lack a part of its input, even if what there is can be read. It
         is not carried out, and the model is told.

@@ -1,4 +1,4 @@
-"""How runs with a key ended, in the log: the same run is carried out once, whoever asks for it again."""
+"""How runs with a key ended, in the log, so that the same run is carried out once, however often it is requested."""
 
 from __future__ import annotations
 

@@ -157,11 +157,12 @@ class AgentState:
         saved = self._file.load()
         self.goal = saved.goal
         self.recent = RecentUse(
-            {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
+            {file.path: file for file in saved.files},
+            {skill.name: skill for skill in saved.skills},
         )
         sandbox = make_sandbox(agent, lambda: self.grants.now)
         self.processes = LocalProcesses(self._home.folder / "tasks", saved.tasks, gate, sandbox)
-        self._lost = [one.id for one in saved.tasks if one.state == "running"]
+        self._lost = [task.id for task in saved.tasks if task.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(self._workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():

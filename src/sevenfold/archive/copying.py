@@ -1,4 +1,4 @@
-"""Copies a recorded session under a new name, so that one can go on from there and leave the session as it is."""
+"""Copies a recorded session under a new name, so that work can continue from there while the session stays as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sevenfold.stores.home import SessionFiles
 
 _STATE = "state.json"
 _OWN_FOLDERS = ("scratch", "tasks", "checkpoints")
-"""What an agent's folder has of the processes that ran and the files they changed: a copy does not go on with them."""
+"""What an agent's folder has of the processes that ran and the files they changed: a copy does not continue them."""
 _OWN_STATE = ("tasks", "pending", "granted")
 """Parts of an agent's state that hold for its session alone: running commands, open questions, and grants."""
 

@@ -50,7 +50,7 @@ READERS: tuple[DatabaseReader, ...] = (opencode, hermes)
 def is_database(path: Path) -> bool:
     """Whether a file is an SQLite database."""
     try:
-        # A pipe must not be opened: that waits for somebody to write to it.
+        # A pipe must not be opened: that waits until a process writes to it.
         if not path.is_file():
             return False
         with path.open("rb") as file:
@@ -120,7 +120,7 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, DatabaseReader]]:
 def _address(path: Path) -> str:
     """How to open a database so that nothing of it is changed, nor any file created next to it."""
     name = path.resolve().as_uri()
-    # Without a write-ahead log nobody is writing, and SQLite need not create its shared memory file to read.
+    # Without a write-ahead log no process is writing, and SQLite can read without creating its shared memory file.
     written = os.path.exists(f"{path}-wal")  # noqa: PTH110 - the name is not a path of its own
     return f"{name}?mode=ro" if written else f"{name}?immutable=1"
 

@@ -58,7 +58,7 @@ def in_processes(
 ) -> list[R]:
     """Call a function with each of these arguments in other processes; returns its results in the order of the work.
 
-    Each process calls ``begin`` first. ``report`` is told now and then how much is done.
+    Each process calls ``begin`` first. ``report`` is called now and then with how much is done.
     """
     children_before = set(multiprocessing.active_children())
     run = _PoolRun(

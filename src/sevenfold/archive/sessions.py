@@ -139,7 +139,7 @@ def stored() -> list[StoredSession]:
 
 
 def _is_sub_agents(path: Path, tool: str) -> bool:
-    """Whether a file holds the records of a sub-agent, beside or below the session that started it."""
+    """Whether a file holds the records of a sub-agent, next to the session that started it or in its folder."""
     return path.name.startswith("agent-") or (tool == "Claude Code" and path.parents[1] != claude_folder())
 
 

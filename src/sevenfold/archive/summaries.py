@@ -210,7 +210,7 @@ def _size(path: Path) -> int:
 
 
 def _processes(files: int) -> ProcessPoolExecutor:
-    """Processes that read files: what a long session takes is free again when they end, and nobody waits for them."""
+    """Processes that read files: the memory that long sessions took is free when they end."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(min(files, os.cpu_count() or 1), mp_context=context)
 

@@ -41,10 +41,10 @@ def run(options: argparse.Namespace) -> int:
     if name and options.store:
         name = stores.name_in(options.store, name)
     page_path = f"/s/{shelf.named(name)}" if name else "/"
-    # The same after a restart, so that a page that is open goes on.
+    # The same after a restart, so that an open page keeps working.
     token = token_file.token(user_home().root / TOKEN_FILE)
     server = InspectorServer(shelf, token, options.port or 0)
-    # The token is behind the #, which browsers send to nobody.
+    # The token is after the #, a part of the address that browsers do not send.
     address = f"{server.url}#{page_path}?token={token}"
     write(
         f"The inspector is at\n  {address}\n"

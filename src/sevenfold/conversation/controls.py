@@ -24,7 +24,7 @@ MOST_BUDGET = 16_000
 
 
 def answer_limit(profile: Profile, window: Window) -> int:
-    """The most tokens an answer may have if nobody says: the model's own maximum, if the window leaves room for it.
+    """The default for the most tokens of an answer: the model's own maximum, if the window leaves room for it.
 
     A server that refuses a request whose prompt and answer together might exceed the window gets what is always left
     over: the room that is reserved for a summary.

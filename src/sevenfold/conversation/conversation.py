@@ -462,7 +462,7 @@ class Conversation(AskedElsewhere):
             number=account.requests,
             spent=account.usd,
         )
-        # Whoever holds a call for a worker that may be killed goes by its record.
+        # A broker that holds a call for a worker that may be killed finds it by its record.
         recorded = self.transcript.decide(marked, announced=not self.settings.broker)
         self.account = replace(account, requests=marked.number + 1, tip=sends_to or account.tip)
         return recorded

@@ -1,4 +1,4 @@
-"""What a conversation is told of requests that another program makes and sends for it."""
+"""How a conversation learns of requests that another program makes and sends for it."""
 
 from __future__ import annotations
 

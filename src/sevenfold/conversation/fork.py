@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SUMMARIES = "compact"
 """The source of requests for summaries: they may be as large as the window, and are made again with less."""
 RETRIES = 2
-"""How many times a fork's request is retried at most: whoever waits for it can go on without it."""
+"""How many times a fork's request is retried at most: its caller can do without the answer."""
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(r"\bmessages\.(?P<message>\d+)\.content\.(?P<block>\d+)[\w.]*: *(?P<why>[^\n]{0,200})")
 _LEFT_ALONE = frozenset({"compaction", "cache_edits", "tool_addition", "tool_removal"})
-"""Kinds for which text in their place would help nobody."""
+"""Kinds that text could not usefully replace."""
 MOST_AT_ONCE = 20
 """How many blocks are replaced before an answer comes, so that a server that refuses everything consumes no session."""
 
@@ -39,7 +39,7 @@ def send_as_text(c: Conversation, error: RequestRefused) -> bool:
     if number >= len(messages) or block_index >= len(messages[number].parts):
         return False
     block = messages[number].parts[block_index]
-    # What the user said meanwhile may have moved the blocks: then another one stands there now. A cache marker, if it
+    # What the user said meanwhile may have moved the blocks: then another one is there now. A cache marker, if it
     # was sent with one, stands before the block's last brace.
     if block.kind in _LEFT_ALONE or _is_plain_text(block) or block.raw[:-1] not in c.asked:
         return False

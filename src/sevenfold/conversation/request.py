@@ -171,7 +171,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         parameters={name: Raw(raw) for name, raw in fields.items()},
         why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
     )
-    # An answer that a broker has recorded may come to whoever asks again, so it belongs to no thread.
+    # A broker may give a recorded answer to a later request, too, so the answer belongs to no thread.
     thread = None if c.settings.broker else c.state(ServerThread).next(messages)
     call = call_for(c, body, frame, thread)
     if c.settings.broker:

@@ -210,7 +210,7 @@ def restore(
         here = replace(moment, room=max(0, room))
         try:
             restored = slot.restore(here)
-        except Exception as error:  # noqa: BLE001 (a slot may come from anybody; the compaction goes on)
+        except Exception as error:  # noqa: BLE001 (a slot may be a third party's; the compaction continues)
             left_out.append(f"{slot.name}: {error}")
             continue
         left_out += [f"{slot.name}: {name}" for name in restored.left]

@@ -2,7 +2,7 @@
 
 A step may read and write the session's store, and a store may take its time: a database answers over a network, a disk
 waits until a record is safe. So the steps of an async session run in a thread of the session's own, one after another,
-and its event loop goes on meanwhile.
+and its event loop stays free meanwhile.
 """
 
 from __future__ import annotations

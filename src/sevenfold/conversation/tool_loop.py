@@ -45,7 +45,7 @@ def work(
     """Let a fork work until it answers without tool calls, in at most ``most_turns`` turns within the spending cap.
 
     ``after_answer`` is called with each answer, and may stop the work by raising. A fork that outgrows the window
-    clears the results of its earlier calls and goes on: unlike a conversation, it has no layers that make room.
+    clears the results of its earlier calls and continues: unlike a conversation, it has no layers that make room.
     """
     exchanged: list[Block] = []
     for turn in range(1, most_turns + 1):

@@ -1,4 +1,4 @@
-"""Waiting for a provider that cannot answer now: how long, how often, and what the user is told.
+"""Waiting for a provider that cannot answer now: how long, how often, and what the user sees.
 
 The pauses double up to a minute, and are lengthened at random, so that clients that were refused together do not all
 come back together. A provider that says how long to wait is never asked earlier than that.

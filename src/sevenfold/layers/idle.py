@@ -7,7 +7,7 @@ expires, it weighs three choices by price and by how often such pauses end in a 
     keep_alive  a one-turn fork reads the conversation, which keeps it in the cache for another lifetime
     compact     the conversation is summarised while reading it is cheap, so little is written to the cache afterwards
 
-While tools run, the conversation goes on for certain, and the choice is between the first two. The choice is proposed
+While tools run, the conversation will continue, and the choice is between the first two. The choice is proposed
 with its price, a listener may refuse it, and the outcome is reported. `KeepWarm` calls it by itself, and then nothing
 is ever compacted.
 """
@@ -123,7 +123,7 @@ def choose(choices: Sequence[Choice]) -> Choice:
 
 
 def weigh_wait(pause: Pause, elapsed: float) -> tuple[Choice, ...]:
-    """The choices while tools run, after ``elapsed`` seconds: the conversation goes on, but nobody knows when.
+    """The choices while tools run, after ``elapsed`` seconds: the conversation will continue, but it is unknown when.
 
     What has taken so long already takes as long again with a probability of one half, whatever it is.
     """

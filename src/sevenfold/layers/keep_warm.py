@@ -1,7 +1,7 @@
-"""Keeps the cache of a large conversation warm by itself: while tools run for long, and while nobody goes on.
+"""Keeps the cache of a large conversation warm by itself: while tools run for long, and while the user is away.
 
 Shortly before the cache expires it is read once, if the price says so (`sevenfold.layers.idle`). Nothing is compacted
-by itself: that changes what the model sees, so it is for a driver that knows that nobody is about to go on.
+by itself: that changes what the model sees, so it is for a driver that knows that the user is not about to continue.
 """
 
 from __future__ import annotations

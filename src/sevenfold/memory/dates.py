@@ -111,7 +111,7 @@ _NAMED_DAY = re.compile(_WEEKDAY, re.IGNORECASE)
 _NO_MORNING = "".join(
     rf"(?<!{word}\ )" for word in ("guten", "heute", "gestern", "tag", "woch", "am", "jeden")
 )
-"""What stands before the German "morgen" where it does not mean tomorrow."""
+"""What precedes the German "morgen" where it does not mean tomorrow."""
 # In Chinese there are no word boundaries, and a day of every week has a 每 before it.
 _RELATIVE = re.compile(
     rf"""

@@ -177,7 +177,7 @@ def same_fact(statement: str, other: str, alike: Alike | None = None) -> bool:
 def shortens(short: str, statement: str) -> bool:
     """Whether a text only leaves words out of a statement, and none that denies, limits, names or counts something.
 
-    Every gap must be marked with an ellipsis, so that nobody takes it for the whole statement.
+    Every gap must be marked with an ellipsis, so that the text cannot be taken for the whole statement.
     """
     pieces = [piece.split() for piece in re.split(r"\s*(?:…|\.{3})\s*", short.strip())]
     statement_words = statement.split()

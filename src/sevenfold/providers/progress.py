@@ -1,4 +1,4 @@
-"""Whether an answer still grows: a stream may go on for ever without saying anything.
+"""Whether an answer still grows: a stream may stay open for ever without any content.
 
 Pings, comments, empty deltas, blank text and events that only repeat themselves show that the server is alive, not that
 an answer comes. If that is all there is for too long, the answer is given up. What counts is when content came last, so

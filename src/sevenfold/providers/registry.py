@@ -186,7 +186,7 @@ def _made(plugin: Plugin) -> Provider | None:
         return None
     try:
         provider = named if isinstance(named, Provider) else named()
-    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
+    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program continues without it)
         plugin.warn(f"{type(error).__name__}: {error}")
         return None
     if not isinstance(provider, Provider) or not provider.name:

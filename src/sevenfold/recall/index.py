@@ -163,7 +163,7 @@ class RecallIndex:
     def close(self) -> None:
         """Close the database; store the index first, if it has changed and is not in a file."""
         with self._lock:
-            # Nobody waits for an index: what is not stored is read from the log the next time.
+            # No caller waits for an index: what is not stored is read from the log the next time.
             with suppress(sqlite3.DatabaseError, TranscriptError):
                 if self._stored is not None and self._reached() != self._saved:
                     self._stored.write(self._tables.saved())

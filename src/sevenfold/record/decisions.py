@@ -217,7 +217,7 @@ class Relayed(Own, frozen=True, tag="relayed"):
     milliseconds: int | None = None
     """From the end of the request to the first byte of the answer."""
     principal: str = ""
-    """A keyed hash of the credential; nobody can tell the credential from it, and only its owner goes on here."""
+    """A keyed hash of the credential, which cannot be recovered from it; only its owner may continue here."""
     client: str = ""
     """The program, if its requests show it."""
 

@@ -195,10 +195,10 @@ class Layout:
         return len(self.items) if self.calls.isdisjoint(record.answers) else self._round_end
 
     def continues_round(self, parent: str | None, tip: str | None) -> bool:
-        """Whether a record with this parent goes on from the newest round, whose newest record is ``tip``.
+        """Whether a record with this parent continues the newest round, whose newest record is ``tip``.
 
         A result belongs to the round of its call wherever it was given. What follows one that was given on another
-        branch goes on from that branch.
+        branch continues that branch.
         """
         newest = self.items[self._round_start :] if self._round_start is not None else []
         messages = {item.record.uuid: item.record for item in newest}

@@ -28,7 +28,7 @@ _QUOTE_SIGNS = (">", "\uff1e")
 
 
 def visible(text: str) -> str:
-    """The text without characters that nobody sees; line breaks stay."""
+    """The text without invisible characters; line breaks stay."""
     return _INVISIBLE.sub("", text)
 
 

@@ -173,7 +173,7 @@ class Wire:
         copied = Wire()
         copied._takes_system = self._takes_system
         copied._takes_sealed = self._takes_sealed
-        # Whoever truncates a message builds it anew, so messages and drafts can be shared.
+        # Truncating a message builds a new one, so messages and drafts can be shared.
         copied._drafts = self._drafts.copy()
         copied._sealed = self._sealed.copy()
         copied._pieces = self._pieces.copy()

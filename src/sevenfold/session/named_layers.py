@@ -41,7 +41,7 @@ def _made(plugin: Plugin) -> Layer | None:
         return None
     try:
         layer: Layer = loaded() if isinstance(loaded, type) else loaded
-    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program goes on without it)
+    except Exception as error:  # noqa: BLE001 (whatever a plugin does, the program continues without it)
         plugin.warn(f"{type(error).__name__}: {error}")
         return None
     if not isinstance(getattr(layer, "name", None), str) or not callable(getattr(layer, "on", None)):

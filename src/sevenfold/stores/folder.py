@@ -85,7 +85,7 @@ class FileFolder:
         names: list[str] = []
         for folder, folders, files in os.walk(top):
             here = Path(folder)
-            # `os.walk` goes on with what is left in this list.
+            # `os.walk` descends into what is left in this list.
             folders[:] = [name for name in folders if _is_shown(here / name)]
             regular = filter(_is_regular, (here / name for name in files))
             names += [path.relative_to(self._folder).as_posix() for path in regular]

@@ -1,4 +1,4 @@
-"""Leases that expire, for stores that several machines share: nobody else can see whether a writer still lives.
+"""Leases that expire, for stores that several machines share: no other machine can see whether a writer is alive.
 
 A writer has to show that it lives, also while its user thinks for an hour. So such a store renews the leases of all its
 open logs in the background, and only those of a process that died or was stopped expire.

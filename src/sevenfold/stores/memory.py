@@ -207,7 +207,7 @@ class MemoryStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The context of one change; nobody can take over meanwhile."""
+        """The context of one change, during which no other writer can take over."""
         with self._changed:
             if self._writer is not None:
                 self._writer.renew()

@@ -1,4 +1,4 @@
-"""A token in a file of its own, which only its owner can read: whoever has it may use a server on this machine."""
+"""A token in a file of its own, which only its owner can read: it gives access to a server on this machine."""
 
 from __future__ import annotations
 

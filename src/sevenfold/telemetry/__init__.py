@@ -59,7 +59,7 @@ class Sink(ABC):
                 if self._closed:
                     raise ValueError("the sink is closed")
                 action()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the session must go on
+            except Exception as error:  # noqa: BLE001 - whatever it is, the session must continue
                 self.dropped += 1
                 self.problem = f"{type(error).__name__}: {error}"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 CALL_HEADER = "x-sevenfold-call"
 """The record of the request in its session's log; another worker that asks for the same names the same record."""
 RECORDED_HEADER = "x-sevenfold-recorded"
-"""The last call of the session whose answer is in its log, so that nobody will ask for it again."""
+"""The last call of the session whose answer is in its log, so that it will not be requested again."""
 BROKER_HEADERS = frozenset({CALL_HEADER, RECORDED_HEADER})
 
 

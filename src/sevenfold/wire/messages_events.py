@@ -1,7 +1,7 @@
 """The Messages API: writes a finished message as the events of a stream.
 
 Texts and tool inputs are sent in small pieces, hidden thinking as a signature only, an on-demand summary in one piece.
-Whoever reads the stream gets the message that was written.
+A client that reads the stream gets exactly the message that was written.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class RunPayload(Struct, frozen=True):
 class AgentRuns:
     """Runs agents; a `sevenfold.jobs.Handler`.
 
-    The job's key is the key of the run. So a run that another worker began goes on where the log of the session ends,
+    The job's key is the key of the run. So a run of another worker continues where the log of the session ends,
     and one whose end is in the log already is not carried out again.
     """
 
@@ -103,7 +103,7 @@ class AgentRuns:
 def _obey(agent: Agent | AsyncAgent, running: RunningJob) -> None:
     """Stop the agent's run in the way that fits the reason."""
     if running.stopping in ("shutdown", "lost"):
-        # An interrupt would be recorded as the user's, and whoever goes on with the run would take that for a wish.
+        # An interrupt would be recorded as the user's, and the model would take that for a wish when the run continues.
         agent.pause()
     if running.stopping != "shutdown":
         agent.interrupt()

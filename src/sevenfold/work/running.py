@@ -19,7 +19,7 @@ LEASE_PAUSE = 2.0
 """Seconds until a job is tried again whose session is still open elsewhere."""
 
 
-class Retry(Exception):  # an instruction to whoever carries out the job
+class Retry(Exception):  # an instruction to the worker that runs the job
     """Raised by a handler that cannot do its work now: the job is tried again after a pause."""
 
     def __init__(self, reason: str, seconds: float = LEASE_PAUSE, *, counts: bool = False) -> None:
@@ -97,7 +97,7 @@ def carry_out(current: CurrentJob, handler: Handler | None) -> JobOutcome:
         if not may_pass(error):
             return JobOutcome("failed", error=explained(error), counts=True)
         if isinstance(error, TranscriptLocked | TranscriptOvertaken):
-            # Whoever had the job before died and its lease has not expired yet, or it is only now waking up.
+            # The worker that had the job died and its lease has not expired yet, or it was frozen and is waking up now.
             return _again(job, explained(error), LEASE_PAUSE, counts=False)
         retry_after = error.retry_after if isinstance(error, ModelError) else None
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**job.attempt)

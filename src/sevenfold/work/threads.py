@@ -322,7 +322,7 @@ class Crew:
         return job.began + job.spec.seconds if job.spec.seconds is not None else float("inf")
 
     def _next_moment(self, now: float) -> float:
-        """The first moment after ``now`` at which something is due, even if nobody wakes the dispatcher."""
+        """The first time after ``now`` at which something is due, even if nothing wakes the dispatcher before."""
         moments = [now + _LONGEST_WAIT, *(due for _, due in self._schedules.values())]
         for name in self._open:
             job = self.table[name]

@@ -45,7 +45,7 @@ class DreamPayload(Struct, frozen=True):
 
 
 class SessionUpkeep:
-    """Opens the agent of a session for what it does beside its runs."""
+    """Opens the agent of a session for the work it does between runs."""
 
     def __init__(self, store: StoreFor, agents: Mapping[str, MakeAgent] | None = None) -> None:
         self._store = store

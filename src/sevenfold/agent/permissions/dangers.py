@@ -101,7 +101,7 @@ class Dangers(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _scripts(arguments: Sequence[str]) -> list[str]:
-    """The words in which a program such as sed is told what to do: those of ``-e``, or else the first plain word."""
+    """The words with the script of a program such as sed: those of ``-e``, or else the first plain word."""
     scripts = []
     words = iter(arguments)
     for word in words:

@@ -49,10 +49,10 @@ def _measured(folder: Path, most_files: int, most_bytes: int) -> tuple[int, int]
 
 
 def _entries(folder: Path) -> Iterator[os.stat_result]:
-    for place, folders, names in os.walk(folder):
+    for subfolder, folders, names in os.walk(folder):
         for name in [*folders, *names]:
             with suppress(OSError):
-                yield Path(place, name).lstat()
+                yield Path(subfolder, name).lstat()
 
 
 def _copy(source: Path, target: Path) -> bool:

@@ -70,7 +70,7 @@ def this_machine() -> Machine:
 
 def _bubblewrap() -> tuple[Mechanism | None, str]:
     """Bubblewrap, if it works; else why not."""
-    program = next((path for place in PLACES if os.access(path := f"{place}/bwrap", os.X_OK)), None)
+    program = next((path for folder in PLACES if os.access(path := f"{folder}/bwrap", os.X_OK)), None)
     if program is None:
         return None, f"bubblewrap is not installed; {INSTALL}"
     problem = ""

@@ -40,7 +40,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     workspace: Path
     rules: tuple[PathRule, ...]
-    """In order of depth, so that each rule stands behind those about the folders around it."""
+    """In order of depth, so that each rule comes after those about the folders around it."""
     home: Path
     """The user's home, in whose place commands see a private one."""
     hosts: tuple[str, ...] = ()
@@ -246,7 +246,7 @@ def _repository_elsewhere(root: Path) -> Iterator[tuple[Path, Access]]:
 
 @cache
 def _for_the_administrator() -> tuple[Path, ...]:
-    """Where commands run as the administrator: the files of the system that nobody else may read."""
+    """Where commands run as the administrator: system files that no other user may read."""
     is_administrator = hasattr(os, "geteuid") and os.geteuid() == 0
     return tuple(_unreadable_for_others()) if is_administrator else ()
 

@@ -198,7 +198,7 @@ def _target(head: bytes) -> tuple[str, int, _PlainRequest | None]:
 
 def _plain_request(method: str, path: str, netloc: str, fields: Sequence[str]) -> _PlainRequest:
     """The request as the server gets it: for the host in the address, whatever its fields say."""
-    kept = []
+    headers = []
     length = 0
     for field in fields:
         name, _, value = field.partition(":")
@@ -218,22 +218,22 @@ def _plain_request(method: str, path: str, netloc: str, fields: Sequence[str]) -
                 if not value.strip().isdigit():
                     raise InputError("the length of the body is not a number")
                 length = int(value)
-        kept.append(field)
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {netloc}", *kept, "Connection: close", "", ""]
+        headers.append(field)
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {netloc}", *headers, "Connection: close", "", ""]
     return _PlainRequest("\r\n".join(lines).encode("latin-1"), length)
 
 
 def _exchange(client: socket.socket, out: socket.socket, request: _PlainRequest, rest: bytes) -> None:
     """Pass one request and its body on, and the answer back."""
     out.sendall(request.head)
-    left = request.body
-    chunk = rest[:left]
+    remaining = request.body
+    chunk = rest[:remaining]
     while True:
         out.sendall(chunk)
-        left -= len(chunk)
-        if left <= 0:
+        remaining -= len(chunk)
+        if remaining <= 0:
             break
-        chunk = client.recv(min(CHUNK, left))
+        chunk = client.recv(min(CHUNK, remaining))
         if not chunk:
             return
     while answer := out.recv(CHUNK):

@@ -44,7 +44,7 @@ _GIT_IDENTITY = "^(user\\.(name|email)|init\\.defaultbranch)$"
 
 
 class SandboxState(Struct, frozen=True):
-    """What the user is told about the sandbox."""
+    """The sandbox's status, for the user."""
 
     label: str
     """For the status line; empty if there is nothing to say."""
@@ -108,7 +108,7 @@ class Sandbox:
 
     @property
     def state(self) -> SandboxState:
-        """What the user is told."""
+        """The status, for the user."""
         mechanism = self._machine.mechanism
         problems = "; ".join(self._machine.problems)
         if self._wish == "off":
@@ -236,7 +236,7 @@ class Confinement:
         self.insists = ""
         """Why the command must end: it creates again and again what is set aside; empty if it does not."""
         self.end_command: Callable[[], None] = lambda: None
-        """Ends the command at once; set by whoever has started it."""
+        """Ends the command at once; set by the caller that started it."""
 
     def open_call_filter(self) -> int | None:
         """A descriptor with the filter of system calls, for bubblewrap to read; the caller closes it."""

@@ -111,7 +111,7 @@ class OrderBox:
         self._mailbox.acknowledge([message])
 
     def waiting(self) -> list[AgentMessage]:
-        """What nobody has acknowledged yet, orders or not."""
+        """Everything that is not acknowledged yet, orders or not."""
         return list(self._mailbox.waiting(self.address))
 
     def read(self, message: AgentMessage, run: str) -> Order | str:

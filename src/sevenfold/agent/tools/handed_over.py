@@ -1,7 +1,7 @@
 """Tools that the program around the agent carries out itself, in its own time: after a minute, a day or a restart.
 
 The model calls them like any other. The run ends as ``input_required`` once everything else in the answer is done; the
-program records the results, and the next run goes on from there. Nothing is waited for in between, and no process has
+program records the results, and the next run continues from there. Nothing is waited for in between, and no process has
 to stay alive: the log has the calls.
 """
 

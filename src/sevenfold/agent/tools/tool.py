@@ -227,7 +227,7 @@ class Toolbox:
         try:
             tool, checked = self._checked(name, arguments)
             request: Any = tool.permission_request(checked, context)
-        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop continues)
             return _failure(name, error)
         if isinstance(request, PermissionRequest):
             return request
@@ -239,7 +239,7 @@ class Toolbox:
         if isinstance(tool, CheckedTool):
             try:
                 tool.check(arguments, context)
-            except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+            except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop continues)
                 return _failure(name, error)
         return None
 
@@ -258,7 +258,7 @@ class Toolbox:
         try:
             tool, checked = self._checked(name, arguments)
             return sendable(tool.run(checked, context), name)
-        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop continues)
             return _failure(name, error)
 
     async def run_async(self, name: str, arguments: Any, context: Context) -> ToolOutput:
@@ -276,7 +276,7 @@ class Toolbox:
                 return _failure(name, error)
             context.abort.set()
             raise
-        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop continues)
             return _failure(name, error)
 
     def _checked(self, name: str, arguments: Any) -> tuple[Tool, Input]:

@@ -15,7 +15,7 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 
 _LONGEST_POSITION = 5
-"""Digits. A block of JSON is never as short, so that is how both are told apart."""
+"""Digits. A block of JSON is never this short, so its length distinguishes both."""
 _SHORT = 64
 """A block of this many bytes is not worth replacing."""
 _THINNED = frozenset({"text", "thinking", "tool_use", "tool_result"})

@@ -40,7 +40,7 @@ COLUMNS = {
 SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
 """How the text of a summary begins."""
 MERGED = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
-"""What stands before the summary in a message that holds the end of the earlier conversation as well."""
+"""What precedes the summary in a message that holds the end of the earlier conversation as well."""
 _JSON = "\x00json:"
 """How content begins that is not a plain text."""
 

@@ -189,7 +189,7 @@ class _Converter:
     # -- what left the context ---------------------------------------------------------------
 
     def _compacted(self, name: str, at: str, message: Json, parts: Sequence[Json]) -> Iterator[Json]:
-        """Convert a compaction and its summary; the call that wrote it is counted as one beside the conversation."""
+        """Convert a compaction and its summary; the call that wrote it is counted as one outside the conversation."""
         assert self._compaction is not None
         boundary, asked_at, part = self._compaction
         self._compaction = None

@@ -1,1 +1,1 @@
-"""What removes or masks stored content: results that nobody needs, whole sessions, leaked secrets."""
+"""What removes or masks stored content: unused results, whole sessions, leaked secrets."""

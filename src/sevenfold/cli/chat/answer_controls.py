@@ -1,7 +1,7 @@
 """The commands about the model's answers: `/effort` and `/thinking`.
 
 A change opens a new epoch, as every change of what precedes the messages does. The provider may have
-to write the conversation to its cache again, so the price of that is told before anything is sent.
+to write the conversation to its cache again, so the price of that is shown before anything is sent.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Driver:
 
     def next_mode(self) -> None:
         """Switch to the next permission mode; the autonomous mode has to be chosen by name."""
-        modes = [one for one in MODES if one != "autonomous"]
+        modes = [mode for mode in MODES if mode != "autonomous"]
         grants = self.chat.agent.grants
         place = modes.index(grants.mode) + 1 if grants.mode in modes else 0
         grants.mode = modes[place % len(modes)]
@@ -181,7 +181,7 @@ class Driver:
         signs = self.chat.screen.signs
         lines = clean(text[: MOST_ECHOED * LONGEST_ECHOED]).split("\n")
         more = text.count("\n") + 1 - MOST_ECHOED
-        shown = [fit(one, LONGEST_ECHOED, signs.cut) for one in lines[:MOST_ECHOED]]
+        shown = [fit(line, LONGEST_ECHOED, signs.cut) for line in lines[:MOST_ECHOED]]
         if more > 0:
             shown.append(f"{signs.cut} {plural(more, 'more line')}")
         elif len(text) > MOST_ECHOED * LONGEST_ECHOED:
@@ -240,7 +240,7 @@ class ChatCompleter(Completer):
             case "thinking":
                 return THINKING
             case "resume":
-                return tuple(one.title for one in chat_sessions(sessions(self._folder)))
+                return tuple(session.title for session in chat_sessions(sessions(self._folder)))
             case _:
                 return ()
 
@@ -249,9 +249,9 @@ class ChatCompleter(Completer):
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             self._files = list(_files(self._folder))
             self._read_at = time.monotonic()
-        found = [path for path in self._files if wanted in path.lower()]
-        found.sort(key=lambda path: (not path.lower().startswith(wanted), path.count("/"), path))
-        for path in found[:MOST_SHOWN]:
+        matching = [path for path in self._files if wanted in path.lower()]
+        matching.sort(key=lambda path: (not path.lower().startswith(wanted), path.count("/"), path))
+        for path in matching[:MOST_SHOWN]:
             named = f'"{path}"' if any(map(str.isspace, path)) else path
             yield Completion(f"@{named}", -len(typed) - 1, display=path)
 

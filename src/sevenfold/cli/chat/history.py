@@ -67,17 +67,19 @@ def sessions(folder: Path, store: str = "") -> list[KeptSession]:
 
 def chat_sessions(sessions: list[KeptSession]) -> list[KeptSession]:
     """The sessions in which a user talked to an agent, without those of `-p`."""
-    return [one for one in sessions if not one.name.startswith(PRINT_MODE_PREFIX)]
+    return [session for session in sessions if not session.name.startswith(PRINT_MODE_PREFIX)]
 
 
 def find_session(sessions: list[KeptSession], name: str) -> KeptSession | None:
     """The newest session with this name or title, else the only one whose name or title begins with it, else None."""
     wanted = name.strip().casefold()
-    for one in sessions:
-        if wanted in (one.name.casefold(), one.title.casefold()):
-            return one
+    for session in sessions:
+        if wanted in (session.name.casefold(), session.title.casefold()):
+            return session
     begun = [
-        one for one in sessions if one.name.startswith(wanted) or one.title.casefold().startswith(wanted)
+        session
+        for session in sessions
+        if session.name.startswith(wanted) or session.title.casefold().startswith(wanted)
     ]
     return begun[0] if len(begun) == 1 else None
 
@@ -135,14 +137,16 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     whole = history.whole(log)
     items = whole.items
     found = []
-    for place, item in enumerate(items):
-        said = item.record
-        elsewhere = item.hidden_by or said.attachment or said.answers
-        if not elsewhere and (words := users_words(said)):
-            previous = items[place - 1].record.uuid if place else None
-            before = _hidden_parent(log, whole, said) or previous
-            gone = view.item(said.uuid) is None
-            found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))
+    for index, item in enumerate(items):
+        record = item.record
+        elsewhere = item.hidden_by or record.attachment or record.answers
+        if not elsewhere and (words := users_words(record)):
+            previous = items[index - 1].record.uuid if index else None
+            before = _hidden_parent(log, whole, record) or previous
+            gone = view.item(record.uuid) is None
+            found.append(
+                RewindPoint(record.uuid, before, words, record.timestamp, len(items) - index, gone)
+            )
     return found[::-1]
 
 

@@ -35,7 +35,7 @@ def forget_rule(folder: Path, rule: str) -> bool:
     """Remove a stored rule of a folder; returns whether it was there."""
     kept = kept_rules(folder)
     if rule in kept:
-        _write(folder, [one for one in kept if one != rule])
+        _write(folder, [kept_rule for kept_rule in kept if kept_rule != rule])
     return rule in kept
 
 

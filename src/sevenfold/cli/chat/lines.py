@@ -228,9 +228,9 @@ def _barred(lines: Sequence[str], limit: int, spec: LineSpec, style: str) -> Ite
     else:
         lines = [piece for line in lines for piece in wrap(line, room)]
         last = limit // 2
-    left = len(lines) - limit
-    gap = f"{signs.cut} {plural(left, 'more line')}"
-    for line in lines if left <= 1 else [*lines[: limit - last], gap, *lines[len(lines) - last :]]:
+    hidden = len(lines) - limit
+    gap = f"{signs.cut} {plural(hidden, 'more line')}"
+    for line in lines if hidden <= 1 else [*lines[: limit - last], gap, *lines[len(lines) - last :]]:
         yield Text(f"  {signs.bar} {line}", style=style)
 
 
@@ -249,7 +249,7 @@ class RunningCall(Struct, frozen=True):
 
 
 QUIET_AFTER = 15.0
-"""After so many seconds without a piece of the answer, the user is told how long nothing has arrived."""
+"""After how many seconds without a piece of the answer the user sees how long nothing has arrived."""
 
 
 class Activity(Struct, frozen=True):

@@ -54,7 +54,7 @@ class MarkdownStream:
 def _complete(text: str) -> int:
     """How many characters at the start of the text can no longer change their rendering."""
     settled = 0
-    place = 0
+    position = 0
     fence = ""
     after_blank = False
     for line in text.splitlines(keepends=True):
@@ -62,18 +62,18 @@ def _complete(text: str) -> int:
         if fence:
             if opens and opens[1].startswith(fence) and not opens[2].strip():
                 fence = ""
-                settled = place + len(line) if line.endswith("\n") else settled
+                settled = position + len(line) if line.endswith("\n") else settled
         elif opens:
             fence = opens[1]
-            settled = place
+            settled = position
         elif not line.strip():
             after_blank = True
         elif after_blank:
             # Only the line after a blank line shows whether the paragraph or list before it has ended.
             if line.endswith("\n") and not _INSIDE.match(line):
-                settled = place
+                settled = position
             after_blank = False
-        place += len(line)
+        position += len(line)
     return settled
 
 

@@ -79,7 +79,7 @@ class MenuState(Struct, frozen=True):
         """The indices of the items that contain every word of the filter."""
         words = self.filter_text.casefold().split()
         texts = (f"{item.before} {item.label}".casefold() for item in self.menu.items)
-        return [place for place, text in enumerate(texts) if all(word in text for word in words)]
+        return [index for index, text in enumerate(texts) if all(word in text for word in words)]
 
     def filter_by(self, text: str) -> MenuState:
         """Set the filter; the pointer moves to the first match if its item no longer matches."""
@@ -105,9 +105,9 @@ class MenuState(Struct, frozen=True):
         """Choose or tick an item by letter or digit, or extend the filter; returns itself if the key has no effect."""
         if self.menu.filtered:
             return self.filter_by(self.filter_text + key) if key.isprintable() else self
-        for place, item in enumerate(self.menu.items):
-            if key and key in (item.key, str(place + 1)):
-                there = replace(self, at=place)
+        for index, item in enumerate(self.menu.items):
+            if key and key in (item.key, str(index + 1)):
+                there = replace(self, at=index)
                 return there.toggle() if self.menu.several else there.enter()
         return self
 
@@ -117,7 +117,7 @@ class MenuState(Struct, frozen=True):
             return MenuAnswer(self._chosen(), words.strip())
         if not self.matching:
             return self
-        if any(self.menu.items[place].prompt for place in self._chosen()):
+        if any(self.menu.items[index].prompt for index in self._chosen()):
             return replace(self, writing=True)
         return MenuAnswer(self._chosen())
 
@@ -142,10 +142,10 @@ def list_menu(menu: Menu, first: int = 0) -> Iterator[str]:
     """A page of numbered lines, for a terminal without a cursor."""
     if not first:
         yield one_line(menu.title)
-    for place, item in enumerate(menu.items[first : first + PAGE], first + 1):
+    for index, item in enumerate(menu.items[first : first + PAGE], first + 1):
         before = f"{item.before}  " if item.before else ""
         about = f"  {one_line(item.about)}" if item.about else ""
-        yield f"  {place}. {before}{one_line(item.label)}{about}"
+        yield f"  {index}. {before}{one_line(item.label)}{about}"
     if first + PAGE < len(menu.items):
         yield f"  ... {len(menu.items) - first - PAGE} more; Enter shows them"
 

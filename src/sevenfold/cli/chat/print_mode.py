@@ -47,7 +47,7 @@ WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
 def read_prompt(argument: str, stdin: TextIO | None) -> UserPrompt:
-    """The prompt with any piped input, which nobody typed.
+    """The prompt with any piped input, which the user did not type.
 
     Raises `UserError` if it is empty, too long, or cannot be read.
     """
@@ -194,8 +194,8 @@ def _print(result: Mapping[str, Any], out: TextIO) -> None:
     if result["end"] != "done":
         complain(f"not done ({result['end']}): {result['error'] or 'see above'}")
     for one in result["permission_denials"]:
-        what = one_line(f"{one['tool']} {msgspec.json.encode(one['input']).decode()}", 200)
-        complain(f"not permitted: {what}: {one_line(one['reason'], 400)}")
+        call = one_line(f"{one['tool']} {msgspec.json.encode(one['input']).decode()}", 200)
+        complain(f"not permitted: {call}: {one_line(one['reason'], 400)}")
 
 
 def _write_json(line: Mapping[str, Any], out: TextIO) -> None:

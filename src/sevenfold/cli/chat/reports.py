@@ -198,7 +198,7 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
 
 
 def wait_line(wait: Waiting, seconds: float, dot: str = " · ") -> str:
-    """What the user is told during a pause that lasts ``seconds`` more seconds: why, how long, and how to stop."""
+    """The line shown during a pause that lasts ``seconds`` more seconds: why, how long, and how to stop."""
     limit = "" if wait.of >= FOR_EVER else f"/{wait.of}"
     parts = (wait.what, f"retrying in {whole_seconds(seconds)}", f"attempt {wait.attempt}{limit}")
     return dot.join((*parts, "Ctrl-C stops"))

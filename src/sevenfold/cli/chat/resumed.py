@@ -45,9 +45,11 @@ def show_resumed(chat: Chat) -> None:
     named = one_line(title(chat.options.transcript()), 60)
     chat.say("note", f"resumed: {named} ({size})")
     if costs := chat.agent.session.next_costs():
-        here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
+        here, *others = (f"{money(cost.usd)} for {short_count(cost.tokens)} tokens" for cost in costs)
         here += _range_of(costs[0])
-        other = "".join(f"; {NAMES[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
+        other = "".join(
+            f"; {NAMES[cost.name]}: {says}" for cost, says in zip(costs[1:], others, strict=True)
+        )
         chat.say("note", f"the cache has expired: your next message costs about {here}{other}")
 
 
@@ -65,19 +67,19 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
     waiting: dict[str, ToolCall] = {}
     signs = chat.screen.signs
     for item in items:
-        said = item.record
-        if said.summary:
+        record = item.record
+        if record.summary:
             yield Text(f"{signs.layer} the conversation before this was summarised", style="dim")
-        elif words := users_words(said):
+        elif words := users_words(record):
             said_again = Text(f"{signs.prompt} {_short(words)}", style="bold", overflow="fold")
             yield from (Text(), said_again, Text())
-        elif said.role == "assistant":
+        elif record.role == "assistant":
             waiting |= {call.id: call for call in _calls(item)}
-            parts = (blocks.words_of(one) for one in said.blocks if one.kind == "text")
+            parts = (blocks.words_of(block) for block in record.blocks if block.kind == "text")
             if (text := "\n\n".join(filter(None, parts))).strip():
                 yield from (render_markdown(_short(text)), Text())
         else:
-            for block in said.blocks:
+            for block in record.blocks:
                 if block.kind == "tool_result" and block.id in waiting:
                     body = block.body()
                     failed = isinstance(body, ToolResult) and bool(body.is_error)

@@ -134,8 +134,8 @@ class Renderer(Struct, frozen=True):
             markup=False,
             emoji=False,
         )
-        for one in shown:
-            console.print(one)
+        for line in shown:
+            console.print(line)
         return target.getvalue()
 
 
@@ -204,7 +204,7 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
 
 def wrap(words: str, room: int) -> list[str]:
     """A text in lines of at most ``room`` cells, broken between words where possible."""
-    return [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
+    return [line.plain.rstrip() for line in Text(words).wrap(Console(width=room), room, overflow="fold")]
 
 
 def _wrap(words: str, room: int, signs: Signs) -> list[str]:

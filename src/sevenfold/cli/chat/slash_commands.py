@@ -105,16 +105,20 @@ def _clear(chat: Chat, arguments: str) -> None:
 
 def _resume(chat: Chat, arguments: str) -> None:
     options = chat.options
-    kept = [one for one in history.sessions(options.folder, options.store) if one.name != options.name]
+    sessions = [
+        session
+        for session in history.sessions(options.folder, options.store)
+        if session.name != options.name
+    ]
     if arguments:
-        chosen = history.find_session(kept, arguments)
+        chosen = history.find_session(sessions, arguments)
         if chosen is None:
             raise Refused(f"no other session named {arguments} in this folder; /resume lists them")
     else:
-        kept = history.chat_sessions(kept)
-        if not kept:
+        sessions = history.chat_sessions(sessions)
+        if not sessions:
             raise Refused("there is no other session in this folder")
-        chosen = chat.ask(start.session_menu(kept, chat.options.folder))
+        chosen = chat.ask(start.session_menu(sessions, chat.options.folder))
         if chosen is None:
             return
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
@@ -224,8 +228,8 @@ def _permissions(chat: Chat, arguments: str) -> None:
             grants.revoke(rule)
         case _:
             raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
-    kept = kept_rules(chat.options.folder)
-    chat.screen.show(pages.permissions_page(grants.now, grants.granted, kept, str(rules_file())))
+    saved_rules = kept_rules(chat.options.folder)
+    chat.screen.show(pages.permissions_page(grants.now, grants.granted, saved_rules, str(rules_file())))
 
 
 def _hooks(chat: Chat, arguments: str) -> None:
@@ -245,7 +249,7 @@ def _mcp(chat: Chat, arguments: str) -> None:
 
 
 def _help(chat: Chat, arguments: str) -> None:
-    known = [(one.usage, one_line(one.says, 100)) for one in commands(chat.options.folder)]
+    known = [(command.usage, one_line(command.says, 100)) for command in commands(chat.options.folder)]
     chat.screen.show(pages.help_page(known, wording("keys").items()))
 
 
@@ -276,7 +280,11 @@ def _cache(chat: Chat, arguments: str) -> None:
 def _why(chat: Chat, arguments: str) -> None:
     """Explain the request with a number, by default the last one of the main thread."""
     session = chat.agent.session
-    main = (one.number for one in requests(session.conversation.transcript.log) if one.source == "main")
+    main = (
+        request.number
+        for request in requests(session.conversation.transcript.log)
+        if request.source == "main"
+    )
     chat.screen.show(pages.why_page(session.why(_number(arguments) if arguments else next(main, -1))))
     _say_if_free(chat)
 
@@ -319,17 +327,19 @@ def _memory(chat: Chat, arguments: str) -> None:
     if memory is None:
         raise Refused("this session has no lasting memory")
     action, _, words = arguments.partition(" ")
-    given = words.strip()
-    number = _number(given) if given and action in ("undo", "diff") else None
-    if action in _ABOUT_ONE and not given:
+    text = words.strip()
+    number = _number(text) if text and action in ("undo", "diff") else None
+    if action in _ABOUT_ONE and not text:
         raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
     if action not in (*_ABOUT_ONE, "", "list", "log", "undo", "check"):
         raise InputError(
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )
-    asked = Namespace(action=action, name=given, number=number, words=[given], kind="feedback", json=False)
-    asked.budget = chat.agent.session.conversation.settings.memory_daily_budget
-    shown = memory_command.perform(memory, asked)
+    memory_options = Namespace(
+        action=action, name=text, number=number, words=[text], kind="feedback", json=False
+    )
+    memory_options.budget = chat.agent.session.conversation.settings.memory_daily_budget
+    shown = memory_command.perform(memory, memory_options)
     if "\n" in shown:
         chat.screen.show(Text(clean(shown)))
     else:
@@ -394,7 +404,7 @@ def _agents(chat: Chat, arguments: str) -> None:
     if _look_or_kill(chat, arguments, "/agents"):
         return
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
-    running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
+    running = [task_line(task, time.time()) for task in chat.agent.session.tasks if task.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
         chat.screen.show(Text(fit(clean(line), chat.screen.width - 1, chat.screen.signs.cut)))
     if not chat.options.agents:
@@ -405,7 +415,7 @@ def _tasks(chat: Chat, arguments: str) -> None:
     """List the background tasks; with a name, show one or, with ``kill``, stop it."""
     if _look_or_kill(chat, arguments, "/tasks"):
         return
-    lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
+    lines = [task_line(task, time.time()) for task in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 
 
@@ -439,13 +449,13 @@ def _queue(chat: Chat, arguments: str) -> None:
         while chat.unqueue() is not None:
             pass
     elif action in ("drop", "first"):
-        place = _number(number) - 1
-        there = place >= 0 and (
-            chat.send_first(place) if action == "first" else chat.unqueue(place) is not None
+        index = _number(number) - 1
+        there = index >= 0 and (
+            chat.send_first(index) if action == "first" else chat.unqueue(index) is not None
         )
         if not there:
             raise InputError(f"there is no queued message {number or '(say which)'}; /queue lists them")
-    lines = [f"{place}. {one_line(text, 200)}" for place, text in enumerate(chat.agent.waiting, 1)]
+    lines = [f"{index}. {one_line(text, 200)}" for index, text in enumerate(chat.agent.waiting, 1)]
     chat.screen.show(Text(clean("\n".join(lines) or "No message is queued.")))
 
 

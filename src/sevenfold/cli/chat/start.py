@@ -168,13 +168,13 @@ def choose(options: argparse.Namespace, folder: Path, screen: Screen | None) -> 
     store = options.store or ""
     if store:
         check_url(store)
-    kept = _chosen(options, folder, screen)
+    session = _chosen(options, folder, screen)
     if options.fork_session and store:
         raise Refused(f"{COPIED_FROM_STORES}: sevenfold sessions import --store URL NAME")
     if options.fork_session:
-        kept = _copy(kept, folder, printed=options.printed is not None)
+        session = _copy(session, folder, printed=options.printed is not None)
     script = read_settings(options.script_settings) if options.script_settings else ScriptSettings()
-    recorded = recorded_file(kept.path, kept.name, store) if kept else None
+    recorded = recorded_file(session.path, session.name, store) if session else None
     model = (
         full_name(options.model or script.model)
         or (last_model(recorded) if recorded else "")
@@ -187,7 +187,7 @@ def choose(options: argparse.Namespace, folder: Path, screen: Screen | None) -> 
         control_fields(profile, options.effort, options.thinking, options.max_tokens or profile.max_output)
     last_effort, last_thinking = last_controls(recorded) if recorded else (None, None)
     settings = load_settings(folder, script.settings).settings
-    if kept is None and screen is not None and thinks_by_default(profile):
+    if session is None and screen is not None and thinks_by_default(profile):
         # Where a model thinks anyway, a user at a terminal may see what it thinks.
         last_thinking = "shown"
     return ChatOptions(
@@ -195,7 +195,7 @@ def choose(options: argparse.Namespace, folder: Path, screen: Screen | None) -> 
         effort=options.effort or (None if settings.effort else last_effort),
         thinking=options.thinking or (None if settings.thinking else last_thinking),
         folder=folder,
-        name=kept.name if kept else new_name(printed=options.printed is not None),
+        name=session.name if session else new_name(printed=options.printed is not None),
         model=model,
         mode=options.mode or cast("Mode | None", script.mode),
         max_turns=options.max_turns,
@@ -205,7 +205,7 @@ def choose(options: argparse.Namespace, folder: Path, screen: Screen | None) -> 
             "ask": list(script.rules.get("ask", ())),
             "deny": [*options.deny, *script.rules.get("deny", ())],
         },
-        resumed=kept is not None,
+        resumed=session is not None,
         agents=read_agents(options.agents) if isinstance(options.agents, str) else options.agents,
         roots=(*map(existing_folder, options.roots), *script.folders),
         guidance=_guidance(options),
@@ -268,13 +268,15 @@ def _chosen(options: argparse.Namespace, folder: Path, screen: Screen | None) ->
 def session_menu(sessions: list[KeptSession], folder: Path) -> Menu:
     """The menu that asks which session of a folder to continue."""
     now = time.time()
-    items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in sessions)
+    items = (
+        MenuItem(one_line(session.title, 60), "", session.about(now), value=session) for session in sessions
+    )
     question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
     return Menu(question, tuple(items), filtered=True)
 
 
 def thinks_by_default(profile: Profile) -> bool:
-    """Whether a model thinks if nobody says anything about it, so that showing it costs nothing."""
+    """Whether a model thinks by default, so that showing its thinking costs nothing."""
     return "adaptive" in profile.thinking.modes and profile.effort is not None
 
 
@@ -378,12 +380,12 @@ def similar(name: str) -> str:
 
 def open_agent(options: ChatOptions, chat: Chat) -> Agent:
     """Open the agent of a chat; it asks the chat's user for permission and answers."""
-    made = agent_options(options)
-    made["consent"] = chat.consent
-    made["ask"] = chat.answer
-    made["listen"] = (chat.listen,)
+    for_agent = agent_options(options)
+    for_agent["consent"] = chat.consent
+    for_agent["ask"] = chat.answer
+    for_agent["listen"] = (chat.listen,)
     with explained_lock(options):
-        return Agent(options.model, **made)
+        return Agent(options.model, **for_agent)
 
 
 @contextmanager
@@ -416,7 +418,7 @@ def assumed_window(agent: Agent) -> str:
 
 def agent_options(options: ChatOptions) -> AgentOptions:
     """The agent's options, without the callbacks that ask the user."""
-    made: AgentOptions = {
+    for_agent: AgentOptions = {
         "name": options.name,
         "folder": options.folder,
         "rules": {**options.rules, "allow": [*options.rules.get("allow", ()), *kept_rules(options.folder)]},
@@ -433,19 +435,19 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "system": options.system or None,
     }
     if options.store:
-        made["store"] = options.store
+        for_agent["store"] = options.store
     if options.mode is not None:
-        made["mode"] = options.mode
+        for_agent["mode"] = options.mode
     if options.max_tokens is not None:
-        made["max_tokens"] = options.max_tokens
+        for_agent["max_tokens"] = options.max_tokens
     profile = find(options.model)
     if options.effort in efforts_of(profile):
-        made["effort"] = options.effort
+        for_agent["effort"] = options.effort
     if options.thinking in thinking_of(profile):
-        made["thinking"] = options.thinking
+        for_agent["thinking"] = options.thinking
     if (servers := _servers_of(options)) is not None:
-        made["mcp"] = servers
-    return made
+        for_agent["mcp"] = servers
+    return for_agent
 
 
 def _servers_of(options: ChatOptions) -> McpServers | None:

@@ -45,8 +45,8 @@ def draw_status(status: StatusLine, signs: Signs, width: int) -> Text:
     for number in sorted({part[0] for part in parts}, reverse=True):
         kept = [(words, style) for rank, words, style in parts if rank <= number]
         shown = Text()
-        for place, part in enumerate(kept):
-            shown.append(signs.dot if place else "", style="dim").append(*part)
+        for index, part in enumerate(kept):
+            shown.append(signs.dot if index else "", style="dim").append(*part)
         if shown.cell_len <= width - 1:
             return shown
     return Text(fit(shown.plain, max(1, width - 1), signs.cut))

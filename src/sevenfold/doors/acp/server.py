@@ -31,7 +31,7 @@ class EditorSessionRequest(Struct, frozen=True):
 
     folder: Path
     name: str = ""
-    """The session to go on with; empty for a new one."""
+    """The session to continue; empty for a new one."""
     servers: dict[str, dict[str, Any]] = {}
     """MCP servers by name, configured as in files."""
     roots: tuple[Path, ...] = ()
@@ -123,7 +123,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
-        """Go on with a recorded conversation, and show it."""
+        """Continue a recorded conversation, and show it."""
         if session_id in self._sessions:
             await self._close(session_id)
         opened = await self._open(_request(cwd, session_id, additional_directories, mcp_servers))

@@ -133,7 +133,7 @@ class HermesDesk:
         return HermesAnswer()
 
     def _rename(self, question: HermesQuestion) -> HermesAnswer:
-        """Hermes gave the conversation another id, as it does at each compaction: it goes on in the same session."""
+        """Hermes gave the conversation another id, as it does at each compaction: the same session continues."""
         name = _name_of(question.before)
         if question.session != question.before:
             folder.write(folder.file_for(_ALIASES, question.session), {"session": name})

@@ -248,8 +248,8 @@ class Broker:
             out.write(call.raw)
             passage.requested("POST", call.target, dict(call.headers), call.body)
             await out.drain()
-            async for chunk, given in _pieces(reader):
-                answer.add(given)
+            async for chunk, passed_on in _pieces(reader):
+                answer.add(passed_on)
                 passage.received(chunk)
                 if _ends_with(http, chunk):
                     break
@@ -268,10 +268,10 @@ class Broker:
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
-    """The pieces of an answer, each as it came and as it is given.
+    """The pieces of an answer, each as it came and as it is passed on.
 
-    What is given says in its head that the connection ends with it. Not every provider repeats that, and a worker that
-    sends its next request on the same connection would find it closed.
+    The head that is passed on says that the connection ends with the answer. Not every provider repeats that, and a
+    worker that sends its next request on the same connection would find it closed.
     """
     head = b""
     while b"\n" not in head:

@@ -362,17 +362,17 @@ class Relay:
 
     async def _counted(self, length: int) -> AsyncIterator[tuple[bytes, bytes]]:
         """The pieces of a body of known length."""
-        left = length
+        remaining = length
         if self._rest:
-            piece = self._rest[:left]
-            self._rest = self._rest[left:]
-            left -= len(piece)
+            piece = self._rest[:remaining]
+            self._rest = self._rest[remaining:]
+            remaining -= len(piece)
             yield piece, piece
-        while left:
-            piece = await self._reader.read(min(PIECE, left))
+        while remaining:
+            piece = await self._reader.read(min(PIECE, remaining))
             if not piece:
                 raise EOFError
-            left -= len(piece)
+            remaining -= len(piece)
             yield piece, piece
 
     async def _chunks(self, head: RequestHead) -> AsyncIterator[tuple[bytes, bytes]]:

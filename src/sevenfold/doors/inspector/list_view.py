@@ -12,7 +12,7 @@ from sevenfold.doors.inspector.shelf import InspectorShelf, ShelvedSession
 from sevenfold.doors.inspector.wording import plural
 
 shown = lru_cache(maxsize=20_000)(wording.shown)
-"""The list is told again and again, and looking for secrets in the same titles took most of its time."""
+"""The list is sent again and again, and searching the same titles for secrets took most of its time."""
 SICK = 0.25
 UNWELL = 0.10
 """Shares of the bill lost to broken caches from which a session is marked."""

@@ -69,7 +69,7 @@ def undo(path: Path, decision: str) -> Ordered:
         try:
             return _undo_here(path, decision)
         except TranscriptLocked:
-            pass  # somebody opened it in this moment
+            pass  # another process opened it at this moment
     return _order(path, "undo", decision)
 
 

@@ -39,7 +39,7 @@ def replay_view(path: Path, window: int | None = None) -> dict[str, Any]:
     # The last request is always drawn.
     places = sorted({*range(0, last, step), last - 1})
     return {
-        "request": [place + 1 for place in places],
+        "request": [index + 1 for index in places],
         "curves": [
             {
                 "name": name,
@@ -63,10 +63,10 @@ def _label(label: str, replayed: Replayed) -> str:
 def _sizes(replayed: Replayed, places: list[int]) -> list[int | None]:
     """The sizes of the prompts of these requests; None where the policy did not come to."""
     sizes = replayed.series.context_tokens
-    return [sizes[place] if place < len(sizes) else None for place in places]
+    return [sizes[index] if index < len(sizes) else None for index in places]
 
 
 def _costs(replayed: Replayed, places: list[int]) -> list[float | None]:
     """The costs at these requests; None where the policy did not come to, or where a price is unknown."""
     costs = replayed.series.cost_usd
-    return [costs[place] if place < len(costs) else None for place in places]
+    return [costs[index] if index < len(costs) else None for index in places]

@@ -44,7 +44,7 @@ from sevenfold.record.decoding import NOT_JSON
 
 ASSETS = Path(__file__).parent / "assets"
 POLL = 0.25
-"""Seconds between two looks at a file that somebody watches."""
+"""Seconds between two checks of a file that a page watches."""
 LIST_POLL = 1.0
 SENTENCES = 3.0
 """Seconds between two updates of what is said in words."""
@@ -357,7 +357,7 @@ class Following:
 
     @property
     def cursor(self) -> str:
-        """Where to go on after the connection, or this process, was lost."""
+        """Where to continue after the connection, or this process, was lost."""
         return f"{self._have}:{self._mark}"
 
     def news(self) -> dict[str, Any] | None:
@@ -454,8 +454,8 @@ async def _body(request: Request) -> bytes:
 
 
 def _whole(request: Request, name: str, otherwise: int) -> int:
-    given = request.query_params.get(name, "")
-    return int(given) if given.isdecimal() and len(given) < 11 else otherwise
+    value = request.query_params.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 11 else otherwise
 
 
 def _number(request: Request) -> int:

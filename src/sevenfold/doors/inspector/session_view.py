@@ -138,15 +138,15 @@ def findings(
 ) -> list[dict[str, Any]]:
     """Up to four sentences: what was lost and why, what dominates, the dearest of the items, compactions."""
     lane = session.reader.history.main
-    found = []
+    findings = []
     breaks = breaks_of(session)
     if breaks:
-        found.append(_lost_finding(breaks, paid, lost))
-    found += _dominating(lane)
+        findings.append(_lost_finding(breaks, paid, lost))
+    findings += _dominating(lane)
     for item in items[:1]:
         piece = item.newest.held.piece
         what = shown(named(piece), 60) or piece.category.replace("_", " ")
-        found.append(
+        findings.append(
             {
                 "level": "note",
                 "strong": f"Dearest single item: “{what}”",
@@ -161,10 +161,10 @@ def findings(
         if newest.tokens_before and newest.tokens_after is not None:
             before = tokens_in_words(newest.tokens_before)
             sizes = f", the last from {before} to {tokens_in_words(newest.tokens_after)} tokens"
-        found.append(
+        findings.append(
             {"level": "note", "strong": plural(len(compactions), "compaction"), "text": f"{sizes}."}
         )
-    return found
+    return findings
 
 
 def _lost_finding(breaks: Sequence[CacheBreak], paid: float, lost: float) -> dict[str, Any]:

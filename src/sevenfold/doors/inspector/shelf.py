@@ -60,7 +60,7 @@ class RequestMarks:
 
 
 class OpenSession:
-    """A session that somebody looks at; used by one thread at a time, who holds the lock."""
+    """A session that a page shows; used by one thread at a time, which holds the lock."""
 
     def __init__(self, key: str, stored: StoredSession) -> None:
         self.key = key
@@ -167,11 +167,11 @@ class InspectorShelf:
 
     def _branches(self) -> list[StoredSession]:
         """The sub-agents of our own sessions, which have files of their own."""
-        found = []
+        sessions = []
         for project in user_home().projects():
             for session in project.all_sessions():
-                found += [StoredSession.of(path, "Sevenfold") for path in session.branch_files()]
-        return found
+                sessions += [StoredSession.of(path, "Sevenfold") for path in session.branch_files()]
+        return sessions
 
     def _others(self) -> list[StoredSession]:
         return [StoredSession.of(path, "") for path in self._extra if path.is_file()]

@@ -41,9 +41,9 @@ def whatif_view(session: OpenSession) -> dict[str, Any]:
         ("uncached", "without a cache", uncached),
     )
     return {
-        "request": [lane.requests[place].request for place in places],
+        "request": [lane.requests[index].request for index in places],
         "curves": [
-            {"name": name, "label": label, "usd": [column[place] for place in places]}
+            {"name": name, "label": label, "usd": [column[index] for index in places]}
             for name, label, column in curves
         ],
         "unpriced": len(lane.requests) - lane.sums.priced,

@@ -80,8 +80,8 @@ class Bands:
             for tool, digest in zip(named, self.tools, strict=True)
         ]
         self.bands = [*_FIXED, *results, _OTHER_RESULTS, _OTHER, _UNLOGGED]
-        self._places = {band.name: place for place, band in enumerate([*_FIXED, *results])}
-        self._places |= {f"{labels.RESULT}{tool}": len(_FIXED) + place for place, tool in enumerate(named)}
+        self._places = {band.name: rank for rank, band in enumerate([*_FIXED, *results])}
+        self._places |= {f"{labels.RESULT}{tool}": len(_FIXED) + rank for rank, tool in enumerate(named)}
         self._places |= {band.name: self.bands.index(band) for band in (_OTHER_RESULTS, _OTHER, _UNLOGGED)}
 
     def place(self, category: str) -> int:

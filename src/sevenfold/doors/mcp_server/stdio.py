@@ -79,7 +79,7 @@ class _Server:
                 self._output.write(message + b"\n")
                 self._output.flush()
             except OSError:
-                # The program is gone; nobody reads what else there is to say.
+                # The program is gone, so there is no reader for the rest.
                 os._exit(0)
 
 

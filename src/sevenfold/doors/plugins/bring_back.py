@@ -67,7 +67,7 @@ def block(transcript: Path, session: str, part: str) -> str:
 
 
 def forget(session: str) -> None:
-    """Remove what was prepared; called when the user goes on."""
+    """Remove what was prepared; called when the user continues."""
     folder.file_for(KIND, session).unlink(missing_ok=True)
 
 

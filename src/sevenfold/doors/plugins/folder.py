@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 A_DAY = 86_400.0
-"""Seconds after which a file that nobody fetched is removed."""
+"""Seconds after which a file that was not fetched is removed."""
 
 
 def state_folder(kind: str) -> Path:
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def tidy(kind: str) -> None:
-    """Remove files of this kind that nobody fetched for a day."""
+    """Remove files of this kind that were not fetched within a day."""
     with suppress(OSError):
         for path in state_folder(kind).iterdir():
             with suppress(OSError):

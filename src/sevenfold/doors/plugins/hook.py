@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             if answer:
                 sys.stdout.buffer.write(answer.encode("utf-8", errors="replace"))
                 sys.stdout.buffer.flush()
-    except BaseException:  # noqa: BLE001 (the program goes on as if there were no hook)
+    except BaseException:  # noqa: BLE001 (the program continues as if there were no hook)
         pass
     # Not `sys.exit`: that frees a transcript object by object, and flushes standard output once more, which fails
     # again if its reader is gone.

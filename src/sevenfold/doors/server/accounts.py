@@ -206,7 +206,7 @@ class Accounts:
             )
 
     def caller(self, token: str, user: str = "") -> Caller | None:
-        """Who may use this token, on behalf of a user of theirs; None if nobody may."""
+        """The caller with this token, on behalf of a user of its tenant; None if the token is not valid."""
         matched = _TOKEN.fullmatch(token)
         rows: Rows = []
         if matched is not None:
@@ -310,7 +310,7 @@ class Accounts:
     # -- runs ------------------------------------------------------------------------------------
 
     def begin_run(self, tenant: str, user: str, session: str) -> None:
-        """Note that a session is being worked on, so that the work goes on if this server dies."""
+        """Note that a run of a session has started, so that another server resumes it if this one dies."""
         with self._database.transaction() as run:
             run(
                 "INSERT INTO run (tenant, for_user, session, began) VALUES (:tenant, :user, :session, :began) "
@@ -343,7 +343,7 @@ class Accounts:
         return bool(rows)
 
     def runs(self) -> Sequence[tuple[str, str, str]]:
-        """Tenant, user and session of all work under way, here or elsewhere, or that nobody does any more."""
+        """Tenant, user and session of each run that has not ended, on any server, including servers that died."""
         with self._database.transaction() as run:
             rows = run("SELECT tenant, for_user, session FROM run ORDER BY began")
         return [(tenant, user, session) for tenant, user, session in rows]
@@ -390,7 +390,7 @@ def _nano(usd: float) -> int:
 
 
 def _holders(caller: Caller) -> Iterator[tuple[str, SpendingLimit | None]]:
-    """Whose ledgers a call of the caller's is entered in; always in this order, so that nobody waits in a circle."""
+    """The holders of the ledgers that a call is entered in, always in this order: then no two calls can deadlock."""
     yield "", caller.tenant.budget
     yield _of_user(caller.user), caller.tenant.user_budget
 

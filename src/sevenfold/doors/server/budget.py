@@ -32,7 +32,7 @@ class _Asked(Struct):
 
 
 class BudgetedClient(WrappedClient):
-    """A client that asks on behalf of somebody with a budget."""
+    """A client that makes requests on behalf of a caller with a budget."""
 
     def __init__(self, client: Client, accounts: Accounts, caller: Caller) -> None:
         super().__init__(client)
@@ -79,13 +79,13 @@ def budgeted(client: Client, accounts: Accounts, caller: Caller) -> BudgetedClie
 
 def most_nano(body: bytes) -> int | None:
     """What a request may cost at most, in billionths of a dollar; None if the prices of its model are unknown."""
-    asked = _asked(body)
-    profile = find(asked.model)
+    request = _asked(body)
+    profile = find(request.model)
     if profile.price(0) is None:
         return None
     prompt = len(body) + _FRAME_TOKENS
     prompt += body.count(b'"image"') * _IMAGE_TOKENS + body.count(b'"document"') * _DOCUMENT_TOKENS
-    answer = asked.max_tokens or profile.max_output
+    answer = request.max_tokens or profile.max_output
     inputs, outputs = _dearest(profile)
     return math.ceil((prompt * inputs + answer * outputs) / MILLION * NANO)
 

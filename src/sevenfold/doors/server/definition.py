@@ -136,7 +136,7 @@ class ResultsBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContinueBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Go on with work that stopped."""
+    """Continue work that stopped."""
 
     wait: Annotated[bool, Meta(description="Whether to answer only when the run has ended.")] = False
 

@@ -2,10 +2,10 @@
 
 Everything that lasts comes from the log, so a stream that is resumed after a restart, or on another server, tells the
 same as one that was there all the time. What only shows progress (the pieces of an answer, the output of a tool) comes
-from the agent while it works, and is not told again if nobody listened.
+from the agent while it works, and is not sent again if no stream was open.
 
-An event's id says where a stream goes on behind it: the position of a line in the log, and how many events of that line
-have been told. The id of a passing event names the feed as well; see `feed`.
+An event's id says where a stream continues after it: the position of a line in the log, and how many events of that
+line have been sent. The id of a passing event names the feed as well; see `feed`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class SessionEvent(Struct, frozen=True):
     name: str
     data: dict[str, Any]
     after: Cursor
-    """Where a stream goes on behind it."""
+    """Where a stream continues after it."""
 
     @property
     def lasts(self) -> bool:
-        """Whether it is told again after a restart."""
+        """Whether it is reported again after a restart."""
         return not self.after.feed
 
     def encoded(self) -> bytes:

@@ -1,6 +1,6 @@
 """The newest events of a session that is open here, for any number of streams that each read at their own pace.
 
-A stream that falls behind costs nobody memory: it loses passing events alone, and reads what lasts from the log.
+A stream that falls behind costs no memory: it only loses passing events, and reads lasting ones from the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Feed:
         self._bytes = 0
         self._sequence = 0
         self._start = Cursor(start)
-        """Where the first event that is kept goes on from."""
+        """The position before the oldest event that is kept."""
         self._readers: set[asyncio.Event] = set()
         self.closed = False
 
@@ -82,7 +82,7 @@ class Feed:
             first = self._first_behind(cursor)
             if first is None:
                 return None
-            raw = [kept.raw for kept in self._events if kept.sequence > first]
+            raw = [event.raw for event in self._events if event.sequence > first]
             # Where no event has the number, the place itself says how far everything has been told.
             place = replace(self.place, feed=self.name, sequence=self._sequence)
             return raw, place
@@ -97,13 +97,14 @@ class Feed:
         if place < (self._start.position, self._start.skip):
             return None
         told = self._events[0].sequence - 1 if self._events else self._sequence
-        for kept in self._events:
-            if kept.event.lasts and (kept.event.after.position, kept.event.after.skip) <= place:
-                told = kept.sequence
+        for told_event in self._events:
+            after = told_event.event.after
+            if told_event.event.lasts and (after.position, after.skip) <= place:
+                told = told_event.sequence
         return told
 
     async def wait(self, since: Cursor, seconds: float) -> None:
-        """Wait until there is more behind a place, some seconds at most."""
+        """Wait until there are events after a position, at most this many seconds."""
         changed = asyncio.Event()
         with self._lock:
             if self.closed or since.feed != self.name or since.sequence < self._sequence:
@@ -124,7 +125,7 @@ class Feed:
             self._wake()
 
     def close(self) -> None:
-        """Let all streams go on elsewhere: the session is not open here any more."""
+        """End all streams here, because the session is no longer open here; clients continue elsewhere."""
         with self._lock:
             self.closed = True
             self._wake()

@@ -62,7 +62,7 @@ class ServerGuard:
         except Problem as problem:
             await self._refuse(problem, scope, answer)
         except (TimeoutError, ConnectionError):
-            # Nobody reads the answer; the connection is closed by the server below.
+            # The client is gone, so no answer is needed; the server below closes the connection.
             return
         except Exception as error:  # noqa: BLE001 (whatever it is, the program gets an answer)
             # What was answered is in the log already.

@@ -64,7 +64,7 @@ class ServerMetrics:
             self._histograms[name].record(seconds, dict(labels))
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """Declare a value that is looked at whenever somebody asks."""
+        """Declare a value that is computed whenever the metrics are read."""
         self._gauges[name] = (about, value)
 
     def listen(self, event: events.Event) -> None:

@@ -54,7 +54,7 @@ class OpenSessions:
         self._opening = 0
         """How many sessions are being opened; they count as open."""
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
-        """A lock for each session that is used at the moment: whoever uses or waits for one keeps it alive."""
+        """A lock for each session that is in use; it exists as long as a request holds it or waits for it."""
         self._clients: dict[str, Client] = {}
         """The client for each model, shared by all sessions."""
         metrics.gauge("sessions_open", "Sessions that are open here", lambda: len(self._live))

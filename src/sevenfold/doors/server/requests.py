@@ -1,4 +1,4 @@
-"""Who sent a request, and what is in it."""
+"""Reads requests: the caller, the body and the parameters."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class RequestReader:
         self._requests_of: Counter[str] = Counter()
 
     async def caller(self, request: Request) -> Caller:
-        """Who sent a request; raises `Problem` if that is nobody we know."""
-        given = request.headers.getlist("authorization")
-        matched = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+        """Who sent a request; raises `Problem` if the caller is not known."""
+        authorization = request.headers.getlist("authorization")
+        matched = _BEARER.fullmatch(authorization[0]) if len(authorization) == 1 else None
         if matched is None:
             raise _unauthorized("send a token: Authorization: Bearer svf_…")
         users = request.headers.getlist(USER_HEADER)

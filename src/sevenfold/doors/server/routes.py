@@ -203,7 +203,7 @@ class Api:
         return await self._begin(request, key, caller, begin, wait=body.wait, more={"key": message})
 
     async def results(self, request: Request) -> Response:
-        """Bring results of calls that the run waits for; with the last one it goes on."""
+        """Record results of calls that the run waits for; with the last one, it continues."""
         caller = await self._reader.caller(request)
         key = _key_of(request, caller)
         body = read(await self._reader.body(request), bodies.ResultsBody)
@@ -220,7 +220,7 @@ class Api:
         return await self._begin(request, key, caller, begin, wait=body.wait)
 
     async def go_on(self, request: Request) -> Response:
-        """Go on with a run that ended before the model was done."""
+        """Continue a run that ended before the model was done."""
         caller = await self._reader.caller(request)
         key = _key_of(request, caller)
         body = read(await self._reader.body(request), bodies.ContinueBody)
@@ -249,7 +249,7 @@ class Api:
         in_thread = self._sessions.in_thread
         self._sessions.runs.check_room(key)
         async with self._sessions.open.using(key, caller) as live:
-            place = live.place
+            position = live.place
             run = self._sessions.runs.run_of(key)
             if live.run_due:
                 # An earlier server left it, and this one has not come to it yet.
@@ -265,11 +265,11 @@ class Api:
             finally:
                 live.clear_due_run()
         if STREAM_TYPE in request.headers.get("accept", ""):
-            return self.streams.open(request, key, place, until_idle=True)
+            return self.streams.open(request, key, position, until_idle=True)
         if wait and run is not None:
             await asyncio.wait([run.done])
         state = await in_thread(live.standing)
-        answer = {"id": key.name, **described(state), "after": str(place), **(more or {})}
+        answer = {"id": key.name, **described(state), "after": str(position), **(more or {})}
         if wait and live.last is not None and not live.working:
             answer["run"] = msgspec.to_builtins(live.last)
         return ApiAnswer(answer, 202 if state.status == "working" else 200)
@@ -316,11 +316,11 @@ class Api:
         caller = await self._reader.caller(request)
         key = _key_of(request, caller)
         await self._sessions.in_thread(partial(self._sessions.stored.definition_of, key))
-        place = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+        position = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
         until = request.query_params.get("until", "")
         if until not in ("", "idle"):
             raise Problem(400, "invalid_query", f"until has to be idle or left out, got {until!r:.40}")
-        return self.streams.open(request, key, Cursor.of(place), until_idle=until == "idle")
+        return self.streams.open(request, key, Cursor.of(position), until_idle=until == "idle")
 
     async def recall(self, request: Request) -> Response:
         """Search everything that was said in a session."""

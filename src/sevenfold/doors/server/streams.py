@@ -25,7 +25,7 @@ HEARTBEAT_SECONDS = 15.0
 ELSEWHERE_SECONDS = 1.0
 """Between two looks at the log of a session that is not open here."""
 ELSEWHERE_STATE_SECONDS = 3.0
-"""Between two looks at what such a session is doing, if nothing is told of it."""
+"""Between two checks of such a session's status, while no events come."""
 STREAM_END_SECONDS = 5.0
 """In which a program has to read the rest of a stream when the server stops."""
 
@@ -65,13 +65,13 @@ class Streams:
     ) -> AsyncIterator[bytes]:
         self._open += 1
         loop = asyncio.get_running_loop()
-        said = ""
+        reported = ""
         looked = 0.0
         state: Standing | None = None
         live: LiveSession | None = None
         try:
             while True:
-                # Before looking for news: what is told until the server stops is not lost.
+                # Before the events are read, so that those reported until the server stops are not lost.
                 stopping = self.stopping.is_set()
                 told, position, live = await self._news(key, position, live)
                 for raw in told:
@@ -88,15 +88,15 @@ class Streams:
                     state = await self._state(key, live)
                     looked = loop.time()
                     if state.status != "working":
-                        # The run may have ended since news were looked for, and its end is told first.
+                        # The run may have ended since the events were read; then its end is reported first.
                         told, position, live = await self._news(key, position, live)
                         for raw in told:
                             yield raw
                         if told:
                             continue
                     status = msgspec.json.encode(described(state)).decode()
-                    if status != said:
-                        said = status
+                    if status != reported:
+                        reported = status
                         yield f"event: status\ndata: {status}\n\n".encode()
                 if until_idle and state.status != "working":
                     return

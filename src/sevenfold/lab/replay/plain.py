@@ -44,7 +44,7 @@ class PlainConversation:
     def __init__(self, recording: Recording, provider: ReplayProvider) -> None:
         self.provider = provider
         self.head: list[Json] = []
-        """What stands at the beginning in place of rounds that were summarised."""
+        """What replaces the summarised rounds at the beginning."""
         self.rounds: list[PlainRound] = []
         self.announced = False
         """Whether the policy changed what had been sent since the last request."""
@@ -159,7 +159,7 @@ class PlainConversation:
         self.altered()
 
     def forget_rounds(self) -> None:
-        """Go on from what precedes the rounds alone."""
+        """Continue from only what precedes the rounds."""
         self.rounds = [PlainRound([])]
 
     def clear(self, keep: int, *, tools: Mapping[str, str] | None = None) -> None:

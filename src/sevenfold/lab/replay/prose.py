@@ -15,7 +15,7 @@ from sevenfold.lab.replay.recording import RecordedSummary
 from sevenfold.lab.simulator.tokens import Counter
 
 TOKENS = 4_000
-"""The length of the text that stands in for a summary."""
+"""The length of the text that replaces a summary."""
 NOTES_SECTIONS = (
     "Current State",
     "Task Specification",

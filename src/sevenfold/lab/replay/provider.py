@@ -1,7 +1,7 @@
 """The provider of a replay: the simulator in this process, whose model gives the recorded answers.
 
 It enforces the provider's rules, bills every token by the model's prices, and its clock moves as the recorded one did.
-Every request is kept with what it cost, whoever made it.
+Every request is recorded with its cost, no matter which part of the engine made it.
 """
 
 from __future__ import annotations

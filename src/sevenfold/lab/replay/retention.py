@@ -76,7 +76,7 @@ def everywhere(probe: Probe) -> bool:
 
 
 def records_by_key(recording: Recording) -> Mapping[str, frozenset[str]]:
-    """What identifies the content of each record, whoever recorded it."""
+    """What identifies the content of each record, no matter which tool recorded it."""
     step_of = recording.step_of
     return {
         item.record.uuid: frozenset(keys_of(item.record, step_of[item.record.uuid]))

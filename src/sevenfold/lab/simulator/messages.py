@@ -121,7 +121,7 @@ def _ask_model(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
 
 
 def _think(sim: Simulator, prompt: ModelPrompt) -> ModelReply:
-    """The model's reply; after a search for tools the model goes on in the same answer, and sees what was found."""
+    """The model's reply; after a search for tools it continues in the same answer, and sees the tools that match."""
     tools = prompt.tools
     said: list[Json] = []
     while True:

@@ -116,7 +116,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     mid_turn: bool = False
     """Whether the newest message contains tool results: the reasoning of this turn must stay."""
     running: bool = False
-    """Whether a turn that goes on has bound reasoning, which clearing results on our side would give up."""
+    """Whether a running turn has bound reasoning, which clearing results on our side would give up."""
     provider: bool = False
     """Whether the provider clears by itself in this epoch."""
     edited: int = 0
@@ -312,7 +312,7 @@ def _in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | None:
     """Clear if that alone makes enough room, whatever it costs; otherwise compact.
 
     Where reasoning is bound, the provider is asked first. Clearing here would give up all reasoning in view, which may
-    not cut into a turn that goes on.
+    not cut into a running turn.
     """
     tried: list[Option] = []
     by_provider = _provider_in_order(moment, cause, rule) if cause == "full" else None

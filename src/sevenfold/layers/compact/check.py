@@ -73,7 +73,7 @@ def _caught_up(c: Conversation) -> Flow[Recall | None]:
         yield from in_thread(c.services.recall.catch_up)
     except Aborted:
         raise
-    except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
+    except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction continues)
         c.events.aside("recall", f"recall is not up to date: {error}", error=error)
         return None
     return c.services.recall

@@ -207,7 +207,7 @@ class AheadSummary:
         return bool(self.basis) and self._ready is None
 
     def try_again(self) -> None:
-        """Begin anew with the next answer, whatever became of the attempt before: somebody has agreed to it."""
+        """Start again with the next answer, whatever became of the attempt before: the user has agreed to it."""
         self._tried = None
 
     def swap(self) -> Flow[None]:

@@ -126,6 +126,6 @@ class SummaryTask:
 
     @property
     def _free(self) -> int:
-        """Tokens that are left beside the conversation."""
+        """Tokens that the conversation leaves free."""
         window = self.c.window
         return max(0, window.context - window.reserve - self.c.size().sent - INSTRUCTION)

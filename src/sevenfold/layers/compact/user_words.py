@@ -417,7 +417,7 @@ def recognised(text: str, recognise: Recogniser) -> list[Span]:
 
 
 def block(selection: Selection) -> str:
-    """The lines of the block; a later word that replaces an earlier one stands right behind it, with its date."""
+    """The lines of the block; a later word that replaces an earlier one follows it directly, with its date."""
     later: dict[str, list[ShownMessage]] = {}
     shown_records = {entry.message.record for entry in selection.shown}
     follows: set[str] = set()

@@ -89,8 +89,8 @@ def cost_of_plain_call(price: Price | None, size: int) -> float | None:
 
 def worth_asking(messages: Mapping[str, str]) -> bool:
     """Whether the user said anything that can be quoted: "yes" and "go on" prove nothing."""
-    said = chain.from_iterable(map(statements, messages.values()))
-    return any(not too_short(statement.own) for statement in said)
+    user_statements = chain.from_iterable(map(statements, messages.values()))
+    return any(not too_short(statement.own) for statement in user_statements)
 
 
 def log_line(time: float, session: str, prompt: str, answer: str) -> str:

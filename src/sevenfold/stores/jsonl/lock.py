@@ -222,7 +222,7 @@ def takeover_of(path: Path) -> FileLock:
 
 
 def being_taken_over(path: Path) -> bool:
-    """Whether somebody holds `takeover_of` a file, or was killed while holding it."""
+    """Whether a process holds `takeover_of` a file, or was killed while holding it."""
     return _lock_path(_takeover_path(path)).exists()
 
 

@@ -176,7 +176,7 @@ class JsonlLog(LineLog):
             log.fence = log._lock.fence
             log._fd = _opened_alone(path, log._lock)
             log._find_end()
-            # Whoever took over before this wrote to the file already, so its appends could not tell.
+            # Appends notice a process that takes over from here on, but not one that has written to the file before.
             log._lock.check()
             cleanup.pop_all()
         log._always = sync is Sync.ALWAYS

@@ -71,7 +71,7 @@ class AnnouncedStatement:
                     if results and results[0].status == pq.ExecStatus.TUPLES_OK:
                         self._written = results[0].get_value(0, 0) == b"1"
                 except psycopg.Error:
-                    pass  # whoever asks looks whether it was carried out
+                    pass  # the caller checks whether it was carried out
                 finally:
                     self._give_back(self)
             return self._written

@@ -115,7 +115,7 @@ class Database:
         """Ends the thread that renews this process's sign of life; None until there is one."""
         self._abandoned: deque[tuple[int, int, int]] = deque()
         self._lendable = threading.Semaphore(address.connections // 2)
-        """How many more statements may hold a connection while nobody waits for their answers."""
+        """How many more statements may hold a connection while no caller waits for their answers."""
         self._announced: set[AnnouncedStatement] = set()
 
     def rows(
@@ -228,7 +228,7 @@ class Database:
                 return connection.execute(statement("tenant"), {"name": name}).fetchall()
 
         found: Rows = []
-        while not found:  # somebody else may be adding it in this moment
+        while not found:  # another process may be adding it at this moment
             found = self.persist(number)
         return int(found[0][0])
 
@@ -267,7 +267,7 @@ class Database:
                     self.rows(tenant, "release", log=log, fence=fence)
                     self._abandoned.popleft()
             except TranscriptError:
-                # Nothing is lost by it: whoever takes over after the lease expired has a larger fencing number.
+                # Nothing is lost: a process that takes over after the lease has expired gets a larger fencing number.
                 _log.info("the leases could not be renewed", exc_info=True)
 
     def close(self) -> None:

@@ -212,7 +212,7 @@ class PostgresLog(LineLog):
             raise self._overtaken()
         if not self._closed:
             self._database.beat()
-            state = self._state()  # somebody may have opened it in the moment before
+            state = self._state()  # another process may have opened it a moment ago
             if state is None or state[0] != self.fence:
                 raise self._overtaken()
 
@@ -297,14 +297,14 @@ def _appending(lines: Sequence[bytes], first: int) -> tuple[str, dict[str, Any]]
     """The statement that appends these lines, and its values for them."""
     if len(lines) == 1:
         return "append line", {"line": lines[0], "names": list(digests_of(lines[0]))}
-    made = positions(first, lines)
+    offsets = positions(first, lines)
     names: list[int] = []
     marked: list[int] = []
-    for position, line in zip(made, lines, strict=True):
+    for position, line in zip(offsets, lines, strict=True):
         for name in digests_of(line):
             names.append(name)
             marked.append(position)
-    return "append", {"positions": made, "lines": list(lines), "names": names, "marked": marked}
+    return "append", {"positions": offsets, "lines": list(lines), "names": names, "marked": marked}
 
 
 def _next_size(page: Sequence[tuple[int, bytes]]) -> int:

@@ -350,16 +350,16 @@ class PostgresStore:
                     f"{session}: another writer has it open; close that one or wait for it"
                 )
             for batch in _batches(lines):
-                made = positions(size, batch)
+                offsets = positions(size, batch)
                 marks = [
                     (mark, position)
-                    for position, line in zip(made, batch, strict=True)
+                    for position, line in zip(offsets, batch, strict=True)
                     for mark in digests_of(line)
                 ]
                 run(
                     "import lines",
                     log=log,
-                    positions=made,
+                    positions=offsets,
                     lines=batch,
                     names=[mark for mark, _ in marks],
                     marked=[position for _, position in marks],
@@ -400,16 +400,16 @@ class PostgresStore:
 
 
 def _retried(attempt: Callable[[bool], T], wait: float) -> T | None:
-    """Call a function until it gives something or ``wait`` seconds have passed; it is told which call is the last."""
+    """Call a function until it returns something or ``wait`` seconds have passed; its argument is True at the last call."""
     until = time.monotonic() + wait
     pause = _FIRST_PAUSE
     while True:
-        left = until - time.monotonic()
-        if result := attempt(left <= 0):
+        remaining = until - time.monotonic()
+        if result := attempt(remaining <= 0):
             return result
-        if left <= 0:
+        if remaining <= 0:
             return None
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, remaining))
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
@@ -436,12 +436,12 @@ def check_length(name: str) -> None:
 def split_url(url: str) -> tuple[str, dict[str, Any]]:
     """The URL of a database, and the options of a store that were among its parameters."""
     parts = urlsplit(url)
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     options: dict[str, Any] = {}
     for name, (option, read) in _PARAMETERS.items():
-        if name in given:
-            options[option] = _parameter(name, given.pop(name), read)
-    return urlunsplit(parts._replace(query=urlencode(given))), options
+        if name in parameters:
+            options[option] = _parameter(name, parameters.pop(name), read)
+    return urlunsplit(parts._replace(query=urlencode(parameters))), options
 
 
 def with_names(url: str, **names: str) -> str:

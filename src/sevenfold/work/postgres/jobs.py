@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
-"""The seconds between two looks at a job that somebody waits for."""
+"""The seconds between two checks of a job that a caller waits for."""
 
 
 class PostgresJobs:
@@ -150,7 +150,7 @@ class PostgresJobs:
         self.close()
 
     def _requeue(self, spec: JobSpec) -> None:
-        """Put a job into the queue that has no place in it: somebody has removed it there."""
+        """Put a job into the queue again from which it was removed by hand."""
         (escaped,) = texts(spec.key)
         line = line_of(self._store, spec)
         self._store.run(statement("requeue"), key=escaped, line=line, due=spec.due or None)

@@ -212,7 +212,7 @@ class PostgresWorker:
         try:
             status = await _to_the_end(asyncio.to_thread(steps.end, database, begun, outcome))
         except TranscriptError as error:
-            # Whoever begins it again finds in the session's log what is done.
+            # The worker that runs it again finds in the session's log what is done already.
             raise PutBack(AWAY_PAUSE) from error
         if status == "waiting":
             raise PutBack(outcome.pause)
@@ -234,7 +234,7 @@ class PostgresWorker:
                 try:
                     return await asyncio.shield(future)
                 except asyncio.CancelledError:
-                    # procrastinate cancels this task if somebody cancelled the job, or at the end of its patience.
+                    # procrastinate cancels this task if the job was cancelled, or when its time to shut down is over.
                     cancelled = context.abort_reason() == AbortReason.USER_REQUEST
                     current.stop("cancelled" if cancelled else "shutdown")
         finally:
