@@ -400,7 +400,7 @@ class PostgresStore:
 
 
 def _retried(attempt: Callable[[bool], T], wait: float) -> T | None:
-    """Call a function until it returns something or ``wait`` seconds have passed; its argument is True at the last call."""
+    """Call a function, with True at the last attempt, until it returns something or ``wait`` seconds have passed."""
     until = time.monotonic() + wait
     pause = _FIRST_PAUSE
     while True:
