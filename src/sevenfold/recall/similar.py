@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from sevenfold.recall import meaning, ranking
 from sevenfold.recall.ranking import Query, RecordPlace, Strengths
@@ -32,6 +33,14 @@ PATIENCE = 2.0
 BEHIND = 0.3
 """Passages with less than this share of the best score are dropped."""
 CANDIDATES = 400
+
+
+class _WeightedPiece(Struct, frozen=True):
+    """A piece, and how strongly it matches each word of the query."""
+
+    piece: int
+    strengths: Strengths
+    total: float
 
 
 class SimilarWords:
@@ -98,7 +107,7 @@ class SimilarWords:
         return {piece: scores[piece] for piece in ranked if scores[piece] >= BEHIND * scores[ranked[0]]}
 
     def _held(self, query_words: list[str]) -> tuple[dict[int, Strengths], list[float]]:
-        """How much of each word asked for each piece holds, from 0 to 1, and the weight of each word."""
+        """How similar the words of each piece are to each word of the query, from 0 to 1, and the weights of these."""
         held_words = list(self._holding)
         near = np.concatenate(self._vectors) @ self.embedder.vectors(query_words).T
         held: dict[int, Strengths] = {}
@@ -124,16 +133,16 @@ class SimilarWords:
     ) -> tuple[dict[RecordPlace, Strengths], dict[RecordPlace, int]]:
         """The weighted strengths of each record's best piece, and that piece."""
         usual = sum(self._sizes[piece] for piece in held) / max(1, len(held))
-        best: dict[RecordPlace, tuple[float, int, Strengths]] = {}
+        best: dict[RecordPlace, _WeightedPiece] = {}
         for piece, strengths in held.items():
             factor = ranking.for_length(self._sizes[piece], usual)
-            weighted = {number: factor * weights[number] * held for number, held in strengths.items()}
-            total = sum(weighted.values())
-            place = self._places[piece]
-            if place not in best or total > best[place][0]:
-                best[place] = (total, piece, weighted)
-        strengths_of = {place: weighted for place, (_, _, weighted) in best.items()}
-        return strengths_of, {place: piece for place, (_, piece, _) in best.items()}
+            weighted = {number: factor * weights[number] * share for number, share in strengths.items()}
+            candidate = _WeightedPiece(piece, weighted, sum(weighted.values()))
+            record = self._places[piece]
+            if record not in best or candidate.total > best[record].total:
+                best[record] = candidate
+        strengths_of = {record: candidate.strengths for record, candidate in best.items()}
+        return strengths_of, {record: candidate.piece for record, candidate in best.items()}
 
     def place(self, query: str, text: str) -> int:
         """Where a match begins: at the start, since the excerpt shows the words themselves."""

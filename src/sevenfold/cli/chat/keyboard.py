@@ -272,8 +272,8 @@ class Pastes:
         return _PLACEHOLDER.sub(self._paste, text)
 
     def _paste(self, match: re.Match[str]) -> str:
-        place = int(match[1]) - 1
-        return self._kept[place] if place < len(self._kept) else match[0]
+        number = int(match[1])
+        return self._kept[number - 1] if number <= len(self._kept) else match[0]
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
@@ -289,25 +289,26 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 def _between(spans: Iterable[Span], length: int) -> Iterator[Span]:
     """The parts of a text of this length before, between and behind these spans."""
-    place = 0
+    previous_end = 0
     for start, end in spans:
-        yield place, start
-        place = end
-    yield place, length
+        yield previous_end, start
+        previous_end = end
+    yield previous_end, length
 
 
 def _alike(before: str, after: str) -> int:
     """How many characters the two texts begin with in common."""
     length = min(len(before), len(after))
-    return next((place for place in range(length) if before[place] != after[place]), length)
+    return next((index for index in range(length) if before[index] != after[index]), length)
 
 
 def _moved(spans: Iterable[Span], before: str, after: str) -> list[Span]:
     """The spans after a change of the text in one place; what was put inside a span becomes part of it."""
     start = _alike(before, after)
-    kept = min(len(before), len(after)) - start
-    behind = _alike(before[::-1][:kept], after[::-1][:kept])
-    end = len(before) - behind
+    # The common end must not overlap the common beginning: "aa" that became "aaa" has a change of one character.
+    rest = min(len(before), len(after)) - start
+    common_end = _alike(before[::-1][:rest], after[::-1][:rest])
+    end = len(before) - common_end
     grown = len(after) - len(before)
     moved: list[Span] = []
     for first, last in spans:
@@ -333,10 +334,10 @@ def picture_mention(pasted: str) -> str:
         word = unquote(word.removeprefix("file://"))
     try:
         (path,) = shlex.split(word) if re.search(r"[\\'\"]", word) else [word]
-        found = Path(path).suffix.lower() in PICTURES and Path(path).expanduser().is_file()
+        is_picture = Path(path).suffix.lower() in PICTURES and Path(path).expanduser().is_file()
     except (ValueError, OSError, RuntimeError):
         return ""
-    return f'@"{path}" ' if found and '"' not in path else ""
+    return f'@"{path}" ' if is_picture and '"' not in path else ""
 
 
 # -- history ---------------------------------------------------------------------------------

@@ -60,8 +60,10 @@ def _complete(text: str) -> int:
     for line in text.splitlines(keepends=True):
         opens = _FENCE.match(line)
         if fence:
-            if opens and opens[1].startswith(fence) and not opens[2].strip():
+            closes = opens and opens[1].startswith(fence) and not opens[2].strip()
+            if closes:
                 fence = ""
+                # A line without its end may still become longer, and then it closes nothing.
                 settled = position + len(line) if line.endswith("\n") else settled
         elif opens:
             fence = opens[1]
@@ -84,9 +86,8 @@ def _part_of_code(text: str) -> tuple[str, str] | None:
     lines = rest.splitlines(keepends=True)
     if not opens or len(lines) <= LONGEST_CODE:
         return None
-    whole = lines if rest.endswith("\n") else lines[:-1]
-    left = "" if rest.endswith("\n") else lines[-1]
-    return f"{first}\n{''.join(whole)}{opens[1]}\n", f"{first}\n{left}"
+    unfinished_line = "" if rest.endswith("\n") else lines.pop()
+    return f"{first}\n{''.join(lines)}{opens[1]}\n", f"{first}\n{unfinished_line}"
 
 
 class _Code(CodeBlock):

@@ -198,7 +198,9 @@ def _clear_tool_uses(
         gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - cleared.tokens
     size = head
     calls = dict[str, str]()
+    """The tool of each call so far, by the call's id."""
     targets = list[str]()
+    """The calls that are cleared."""
     freed = 0
     for index, item in enumerate((*items, None)):
         # An earlier request ended before each assistant turn, so what each of them cleared can be recomputed.
@@ -209,7 +211,9 @@ def _clear_tool_uses(
             clearable = list(calls)[: max(0, len(calls) - keep)]
             allowed = [call for call in clearable if calls[call] not in (edit.get("exclude_tools") or ())]
             gain = sum(gains[call] for call in allowed)
-            targets, freed = (allowed, gain) if gain - freed >= least_gain else (targets, freed)
+            if gain - freed >= least_gain:
+                targets = allowed
+                freed = gain
         size += item.tokens if item else 0
         if item and item.kind == "tool_use":
             calls[item.block["id"]] = item.block["name"]

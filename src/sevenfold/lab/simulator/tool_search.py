@@ -96,18 +96,18 @@ def is_search_tool(tool: Json) -> bool:
 
 def result_of(call: Json, tools: Sequence[Json]) -> Json:
     """The server's answer to a call of its search."""
-    given = call.get("input") or {}
+    arguments = call.get("input") or {}
     deferred = [tool for tool in tools if tool.get("defer_loading")]
     try:
         if str(call["name"]).endswith("regex"):
-            names = _matching(str(given["pattern"]), deferred)
+            names = _matching(str(arguments["pattern"]), deferred)
         else:
-            names = _ranked(str(given["query"]), deferred)
+            names = _ranked(str(arguments["query"]), deferred)
     except (KeyError, re.error):
         content: Any = {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
     else:
-        found = [{"type": "tool_reference", "tool_name": name} for name in names[:MOST_FOUND]]
-        content = {"type": "tool_search_tool_search_result", "tool_references": found}
+        found_tools = [{"type": "tool_reference", "tool_name": name} for name in names[:MOST_FOUND]]
+        content = {"type": "tool_search_tool_search_result", "tool_references": found_tools}
     return {"type": RESULT, "tool_use_id": call["id"], "content": content}
 
 
@@ -120,13 +120,15 @@ def _matching(pattern: str, tools: Sequence[Json]) -> list[str]:
 
 def _ranked(query: str, tools: Sequence[Json]) -> list[str]:
     """The tools that share words with the query, those with its rarest words first."""
-    words = {str(tool["name"]): set(_WORD.findall(" ".join(_texts(tool)).lower())) for tool in tools}
+    words_of = {str(tool["name"]): set(_WORD.findall(" ".join(_texts(tool)).lower())) for tool in tools}
+    query_words = set(_WORD.findall(query.lower()))
     scores: dict[str, float] = {}
-    for name, own in words.items():
-        in_name = set(_WORD.findall(name.lower()))
-        for word in set(_WORD.findall(query.lower())) & own:
-            rarity = math.log(1 + len(words) / sum(word in other for other in words.values()))
-            scores[name] = scores.get(name, 0.0) + rarity * (2 if word in in_name else 1)
+    for name, tool_words in words_of.items():
+        words_in_name = set(_WORD.findall(name.lower()))
+        for word in query_words & tool_words:
+            holding = sum(word in words for words in words_of.values())
+            rarity = math.log(1 + len(words_of) / holding)
+            scores[name] = scores.get(name, 0.0) + rarity * (2 if word in words_in_name else 1)
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
