@@ -87,7 +87,7 @@ class MediaSource(Struct, frozen=True, gc=False):
         if self.type != "base64":
             return b""
         sent = self.data if limit is None else self.data[: limit * 4 // 3 + 4]
-        # What is missing at the end does not matter to those who read only the beginning.
+        # Base64 is decoded in groups of four characters; an incomplete one at the end is left out.
         whole = len(sent) - len(sent) % 4
         try:
             return binascii.a2b_base64(sent[:whole].encode(errors="replace"))[:limit]
@@ -125,15 +125,19 @@ class _Head(Struct, frozen=True, gc=False):
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
+"""Types of values that are JSON already, whatever they contain."""
 TOO_DEEP = "it is nested too deeply, or contains itself"
 
 _TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
+"""How most text blocks begin."""
 _VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
 """First characters that show, without decoding, that a text is not blank."""
 
 _NAMED = re.compile(rb'\{"type":"tool_(?:use","id|result","tool_use_id)":"([\w-]+)"')
+"""How most tool calls and results begin, with the id; the others are decoded."""
 _RESULT = b'{"type":"tool_r'
+"""What distinguishes a result among these."""
 
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
@@ -257,7 +261,7 @@ def parts_of(document: Document) -> list[Block] | None:
 
 
 def _inside_document(raw: Raw) -> Block:
-    """A part of a document; anything but text and pictures is none that a provider knows there."""
+    """A part of a document; providers accept nothing but text and pictures there, so others are opaque."""
     part = read(bytes(raw))
     return part if part.kind in ("text", "image") else Block("", part.raw)
 

@@ -27,7 +27,7 @@ SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
 T = TypeVar("T")
 fields_of = msgspec.json.Decoder(Fields | None)
 _string = msgspec.json.Decoder(str)
-# A carriage return at the very end may be half of a line end, so it waits for the next chunk.
+# A carriage return at the very end may be half of a line end, so it has to wait for the next chunk.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
@@ -106,7 +106,9 @@ class EventLines:
 
     def __init__(self) -> None:
         self._unfinished = [b""]
+        """The chunks since the last line end."""
         self._data: list[bytes] = []
+        """The data lines of the event that has not ended yet."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that end in this chunk; event names and ids are dropped."""
@@ -138,9 +140,11 @@ class GrowingBlock:
         self._opening = opening
         self.fields = decoded(fields_of, opening) or {}
         self._strings: dict[str, list[bytes]] = {}
+        """What deltas add to each string, without quotation marks."""
         self._input: list[str] = []
+        """The pieces of a tool's input, which together are JSON."""
         self._citations: list[bytes] = []
-        self._touched = False
+        self._has_grown = False
 
     @property
     def is_text(self) -> bool:
@@ -149,10 +153,11 @@ class GrowingBlock:
 
     def grow(self, delta: Fields) -> None:
         """Apply a delta."""
-        self._touched = True
+        self._has_grown = True
         for name, value in delta.items():
             raw = bytes(value)
             if name == "partial_json":
+                # JSON within a string, so its escapes are resolved; other strings are joined as they came.
                 self._input.append(string_value(value))
             elif name == "citation":
                 self._citations.append(raw)
@@ -163,7 +168,8 @@ class GrowingBlock:
 
     def raw(self) -> bytes:
         """The block so far."""
-        if not self._touched:
+        if not self._has_grown:
+            # Nothing is added, so the block has to keep the bytes with which it came.
             return blocks.minify(self._opening)
         fields = {name: bytes(value) for name, value in self.fields.items()}
         for name, continuations in self._strings.items():

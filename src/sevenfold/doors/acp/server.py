@@ -1,4 +1,7 @@
-"""The requests of an editor: sessions are opened, loaded and listed, messages are worked on and cancelled."""
+"""Answers an editor's requests: to open, load and list sessions, and to work on a message or cancel it.
+
+Agents block, so each request that reaches one runs in a thread; the protocol's own loop stays free.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,13 @@ from sevenfold.errors import ModelError, SevenfoldError
 
 MOST_SESSIONS = 64
 """How many conversations may be open at the same time."""
+INVALID_PARAMS = -32602
+"""The code of JSON-RPC; the helper of the protocol's library for it takes no message of our own."""
 R = TypeVar("R")
 
 
 class EditorSessionRequest(Struct, frozen=True):
-    """What an editor says about a session to open."""
+    """Which session an editor wants to open, and how."""
 
     folder: Path
     name: str = ""
@@ -74,7 +79,7 @@ class EditorAgent:
         self._editor: acp.Client | None = None
 
     def on_connect(self, conn: acp.Client) -> None:
-        """Take note of the editor."""
+        """Remember the editor, to which events are sent."""
         self._editor = conn
 
     async def initialize(
@@ -84,7 +89,7 @@ class EditorAgent:
         client_info: schema.Implementation | None = None,
         **kwargs: Any,
     ) -> schema.InitializeResponse:
-        """Say what we can do."""
+        """Declare our capabilities."""
         return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION),
             agent_info=schema.Implementation(name="sevenfold", title="Sevenfold", version=__version__),
@@ -138,12 +143,12 @@ class EditorAgent:
         stored = await self._in_thread(partial(self._source.stored, folder))
         listed = [
             schema.SessionInfo(
-                session_id=kept_session.name,
+                session_id=stored_session.name,
                 cwd=str(folder),
-                title=kept_session.title,
-                updated_at=kept_session.updated,
+                title=stored_session.title,
+                updated_at=stored_session.updated,
             )
-            for kept_session in stored
+            for stored_session in stored
         ]
         return schema.ListSessionsResponse(sessions=listed)
 
@@ -151,14 +156,14 @@ class EditorAgent:
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse:
         """Change the permission mode."""
-        with _told():
+        with _errors_of_protocol():
             self._session(session_id).set_mode(mode_id)
         return schema.SetSessionModeResponse()
 
     async def prompt(self, session_id: str, prompt: list[Any], **kwargs: Any) -> schema.PromptResponse:
-        """Work on a message."""
+        """Work on a message; answers when the work has ended."""
         chosen = self._session(session_id)
-        with _told():
+        with _errors_of_protocol():
             message = updates.prompt_of(prompt, chosen.folder)
             if chosen.agent.running:
                 raise acp.RequestError.invalid_request({"reason": "the agent still works on a message"})
@@ -190,8 +195,9 @@ class EditorAgent:
             raise acp.RequestError.invalid_request({"reason": "there is no connection"})
         if len(self._sessions) >= MOST_SESSIONS:
             raise acp.RequestError.invalid_request({"reason": f"{MOST_SESSIONS} sessions are open"})
+        # Created before its agent, because the agent asks for permission through it.
         fresh = EditorSession(request.name, request.folder, self._editor, asyncio.get_running_loop())
-        with _told():
+        with _errors_of_protocol():
             opened = await self._in_thread(partial(self._source.open, request, fresh.consent))
         fresh.agent = opened.agent
         fresh.name = opened.name
@@ -209,14 +215,14 @@ class EditorAgent:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Raise our errors as the protocol has them, with their own words."""
+def _errors_of_protocol() -> Iterator[None]:
+    """Raise our errors as errors of the protocol, with the same messages."""
     try:
         yield
     except ModelError as error:
         raise session.error_of(error) from error
     except SevenfoldError as error:
-        raise acp.RequestError(-32602, str(error)) from error
+        raise acp.RequestError(INVALID_PARAMS, str(error)) from error
 
 
 def _request(
@@ -230,7 +236,7 @@ def _request(
 def _folder(cwd: str) -> Path:
     path = Path(cwd)
     if not path.is_absolute() or not path.is_dir():
-        raise acp.RequestError(-32602, f"{cwd}: must be the absolute path of a folder")
+        raise acp.RequestError(INVALID_PARAMS, f"{cwd}: must be the absolute path of a folder")
     return path.resolve()
 
 
@@ -243,7 +249,7 @@ def _server(server: Any) -> tuple[str, dict[str, Any]]:
         headers = {header.name: header.value for header in server.headers}
         return server.name, {"type": server.type, "url": server.url, "headers": headers}
     raise acp.RequestError(
-        -32602, "servers within the editor are not supported; name a command or an address"
+        INVALID_PARAMS, "servers within the editor are not supported; name a command or an address"
     )
 
 

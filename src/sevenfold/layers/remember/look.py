@@ -26,7 +26,7 @@ from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record.authorship import PASTED, QUOTED, typed_lines
 
 SHOWN = 120
-"""Characters shown of a message that the model can read in the conversation."""
+"""Characters shown of a message that the model can read in the conversation: enough to recognise it."""
 LONGEST_HEAD = 8_000
 LONGEST_TAIL = 4_000
 """Characters shown of the beginning and the end of a message that the model cannot read."""
@@ -43,7 +43,7 @@ MOST_NAMED = 8
 """The most earlier statements that one fact may name."""
 
 OMITTED = "[quoted or pasted text is left out]"
-"""Stands for what a message quotes of others."""
+"""Replaces text of others that a message quotes."""
 
 _NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
 _HANDLE = re.compile(r"\[?(m\d{1,3})\]?", re.IGNORECASE)
@@ -85,11 +85,12 @@ class Look(Struct, frozen=True):
         valid = [entry for entry in entries if entry.stamp.trusted and not entry.entry.has_expired(today)]
         topics = distinctive_words("\n".join(messages.values()))
 
-        def fit(known: KnownEntry) -> tuple[int, float]:
-            return len(shared(distinctive_words(known.entry.statement), topics)), known.when
+        def relevance(entry: KnownEntry) -> tuple[int, float]:
+            common_words = shared(distinctive_words(entry.entry.statement), topics)
+            return len(common_words), entry.when
 
-        best = sorted(valid, key=fit, reverse=True)
-        return cls(messages, days, around, tuple(best[:MOST_KNOWN]))
+        most_relevant = sorted(valid, key=relevance, reverse=True)[:MOST_KNOWN]
+        return cls(messages, days, around, tuple(most_relevant))
 
     def instruction(self, *, in_view: bool, reading: Sequence[str] = ()) -> RememberFacts:
         """The instruction for a model that sees the conversation, or only this.
@@ -139,6 +140,7 @@ class Look(Struct, frozen=True):
     def _fact(self, tag: Tagged) -> LastingFact:
         record = self._record(tag.attributes.get("message", ""))
         if not record:
+            # A model may name the message at the quotation instead of at the fact.
             quotes = (part for part in tag.parts if part.name == "quote")
             quoted = (self._record(quote.attributes.get("message", "")) for quote in quotes)
             record = next(filter(None, quoted), "")
@@ -193,7 +195,7 @@ def read_facts(answer: str) -> list[LastingFact] | None:
 
 
 def _typed(message: str) -> str:
-    """A message without the text that it only quotes: nothing in that is the user's, and others wrote it."""
+    """A message without the text that it only quotes, which others wrote."""
     lines: list[str] = []
     for line in typed_lines(message.strip()):
         if line != QUOTED:
@@ -204,7 +206,7 @@ def _typed(message: str) -> str:
 
 
 def in_quotes(text: str, limit: int) -> str:
-    """The text as it stands between quotation marks, escaped as in JSON: a purge must find a secret in it."""
+    """The text for use between quotation marks, escaped as in JSON, so that a purge finds a secret in it."""
     return shortened(text, limit).replace("\\", "\\\\").replace('"', '\\"')
 
 
