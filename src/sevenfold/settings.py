@@ -221,17 +221,18 @@ def by_name() -> Mapping[str, Setting]:
     defaults = Settings()
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)
-    found = {}
+    described = {}
     group = ""
-    for one in info.fields:
-        text = texts[one.name]
-        default = getattr(defaults, one.name)
+    for setting_field in info.fields:
+        text = texts[setting_field.name]
+        default = getattr(defaults, setting_field.name)
         # The first setting under a heading names it.
         group = text.get("group", group)
-        kind, allowed = _allowed(one.type, text.get("unit", ""))
-        about = {**text, "name": one.name, "kind": kind, "allowed": allowed, "group": group}
-        found[one.name] = msgspec.convert({**about, "type": types[one.name], "default": default}, Setting)
-    return MappingProxyType(found)
+        kind, allowed = _allowed(setting_field.type, text.get("unit", ""))
+        about = {**text, "name": setting_field.name, "kind": kind, "allowed": allowed, "group": group}
+        fields = {**about, "type": types[setting_field.name], "default": default}
+        described[setting_field.name] = msgspec.convert(fields, Setting)
+    return MappingProxyType(described)
 
 
 def all_settings() -> tuple[Setting, ...]:
@@ -253,11 +254,13 @@ def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
         case inspect.LiteralType():
             return "choice", " or ".join(f'"{value}"' for value in kind.values)
         case inspect.UnionType():  # of another type and None
-            return _allowed(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), unit)
+            return _allowed(
+                next(option for option in kind.types if not isinstance(option, inspect.NoneType)), unit
+            )
         case inspect.VarTupleType(item_type=entry):
             return "list", f"a list, each entry {_allowed(entry, unit)[1]}"
         case inspect.DictType(value_type=inspect.UnionType(types=values)):
-            each = ", or ".join(_allowed(one, unit)[1] for one in values)
+            each = ", or ".join(_allowed(value, unit)[1] for value in values)
             return "table", f"a table of names, each with {each}"
     raise TypeError(f"{kind} is not a type for a setting")
 
@@ -280,7 +283,11 @@ def nearest(name: str) -> str | None:
 def overruled(settings: Settings) -> Mapping[str, str]:
     """Switches that are on but have no effect → the switch that is the reason."""
     reasons: dict[str, str] = {}
-    on = [one for one in all_settings() if one.kind == "switch" and getattr(settings, one.name)]
+    on = [
+        setting
+        for setting in all_settings()
+        if setting.kind == "switch" and getattr(settings, setting.name)
+    ]
     for switch in on:
         if reason := next((other for other in switch.needs if not getattr(settings, other)), None):
             reasons[switch.name] = reason
@@ -370,7 +377,10 @@ def overlaid(
     complaints: list[str] = []
     while True:
         settings = structs.replace(base, **usable) if usable else base
-        clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one[:2])), None)
+        clash = next(
+            (clashing for clashing in _clashes(settings) if not usable.keys().isdisjoint(clashing[:2])),
+            None,
+        )
         if clash is None:
             return settings, tuple(complaints)
         complaints.append(_told(clash, settings, origins))
@@ -484,5 +494,5 @@ def latch(opened: Settings, now: Settings) -> Settings:
     """The settings a session uses: those of now, but latched ones as they were when it was opened."""
     if now is opened:
         return opened
-    held = {one.name: getattr(opened, one.name) for one in all_settings() if one.latched}
+    held = {setting.name: getattr(opened, setting.name) for setting in all_settings() if setting.latched}
     return structs.replace(now, **held)

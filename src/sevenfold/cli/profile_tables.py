@@ -79,7 +79,9 @@ def shrinkings(session: SessionProfile) -> RenderableType | None:
     for kind, description, event in events[:MOST_EVENTS]:
         detail = "unrecorded" if kind == UNRECORDED else description
         sizes = (event.tokens_before, event.tokens_after)
-        table.add_row(count(event.request), detail, *("–" if one is None else count(one) for one in sizes))
+        table.add_row(
+            count(event.request), detail, *("–" if size is None else count(size) for size in sizes)
+        )
     hidden = len(events) - MOST_EVENTS
     return Group(
         heading("Compactions and clearings", f"{hidden} more not shown" if hidden > 0 else ""), table

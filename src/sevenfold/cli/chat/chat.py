@@ -71,8 +71,8 @@ class FoldedLines:
         """The full content of a line, by default of the last one; raises `Refused` if there is no such line."""
         if not self._kept:
             raise Refused("There is nothing to show yet.")
-        for one, whole in reversed(self._kept):
-            if number in (None, one):
+        for kept_number, whole in reversed(self._kept):
+            if number in (None, kept_number):
                 return whole()
         first = self._kept[0][0]
         raise Refused(f"There is no [{number}]; lines [{first}] to [{self._number}] can be opened.")
@@ -393,13 +393,13 @@ class Chat:
         """Ask the model's questions; returns the user's answers, or None if the user cancels or the turn is aborted."""
         self.agent.assembly.reporter.wait_until_handled()
         answers = []
-        for one in questions:
-            answer = self._ask(consent.model_menu(one))
+        for question in questions:
+            answer = self._ask(consent.model_menu(question))
             if answer is None or abort.is_set():
                 return None
-            answers.append(consent.read_model_answer(one, answer))
+            answers.append(consent.read_model_answer(question, answer))
             arrow = self.screen.signs.arrow
-            self.screen.show(Text(f"  {one_line(one.question)} {arrow} {clean(answers[-1])}"))
+            self.screen.show(Text(f"  {one_line(question.question)} {arrow} {clean(answers[-1])}"))
         return answers
 
     def _ask(self, menu: Menu) -> MenuAnswer | None:
@@ -523,4 +523,4 @@ class Chat:
 
     def background(self) -> tuple[str, ...]:
         """The background tasks that are running: agents, commands, and the engine's own work."""
-        return tuple(one_line(one.progress or one.name, 40) for one in self.agent.session.tasks.running)
+        return tuple(one_line(task.progress or task.name, 40) for task in self.agent.session.tasks.running)

@@ -123,7 +123,9 @@ def _run_once(options: argparse.Namespace) -> int:
             "verbose": options.verbose,
         }
         # The exit code is the worst of all runs.
-        return max((print_mode.run(agent, one, how, **about, out=sys.stdout) for one in prompts), default=0)
+        return max(
+            (print_mode.run(agent, prompt, how, **about, out=sys.stdout) for prompt in prompts), default=0
+        )
 
 
 def _screen() -> InlineScreen | PlainScreen:

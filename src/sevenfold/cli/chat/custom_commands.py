@@ -77,8 +77,8 @@ def _values(arguments: str) -> dict[str, str]:
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:
     """The custom commands by name; a trusted folder's take precedence over the user's, and those over Sevenfold's."""
     user = user_folder(os.environ)
-    places = [(folder, one) for one in PROJECT] if Trust(user).covers(folder) else []
-    places += [(user, OWN), *((Path.home(), one) for one in USER), (Path(__file__).parent, OWN)]
+    places = [(folder, subfolder) for subfolder in PROJECT] if Trust(user).covers(folder) else []
+    places += [(user, OWN), *((Path.home(), subfolder) for subfolder in USER), (Path(__file__).parent, OWN)]
     found: dict[str, CustomCommand] = {}
     for command in (command for place in places for command in _read_all(*place)):
         found.setdefault(command.name, command)

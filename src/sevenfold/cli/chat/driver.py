@@ -225,9 +225,9 @@ class ChatCompleter(Completer):
                     says = command.says
                     yield Completion(f"/{command.name}", -len(text), display=usage, display_meta=says)
             return
-        for one in self._values(name):
-            if one.startswith(rest):
-                yield Completion(one, -len(rest))
+        for value in self._values(name):
+            if value.startswith(rest):
+                yield Completion(value, -len(rest))
 
     def _values(self, command: str) -> tuple[str, ...]:
         match command:
@@ -260,8 +260,8 @@ def _files(folder: Path) -> Iterator[str]:
     """The files and folders below a folder, except those that are hidden, generated, or cannot be typed."""
     seen = 0
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _SKIPPED)
-        for name in sorted([*files, *(f"{one}/" for one in folders)]):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        for name in sorted([*files, *(f"{subfolder}/" for subfolder in folders)]):
             path = os.path.relpath(Path(place, name), folder).replace(os.sep, "/")
             path += "/" if name.endswith("/") else ""
             if not name.startswith(".") and clean(path) == path and '"' not in path:

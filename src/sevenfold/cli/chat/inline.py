@@ -250,8 +250,8 @@ class InlineScreen:
     async def _run(self, opening: Callable[[], Chat], prompt: str) -> None:
         self._loop = asyncio.get_running_loop()
         if sys.platform != "win32":
-            for one in (signal.SIGTERM, signal.SIGHUP):
-                self._loop.add_signal_handler(one, self.leave)
+            for signal_number in (signal.SIGTERM, signal.SIGHUP):
+                self._loop.add_signal_handler(signal_number, self.leave)
         if prompt:
             self._early.append(UserPrompt(prompt))
         ticking = asyncio.ensure_future(self._tick())

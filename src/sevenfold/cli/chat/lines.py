@@ -284,15 +284,18 @@ class Activity(Struct, frozen=True):
 
     def progress(self, call: ToolCall, text: str) -> Activity:
         """The activity after a call has printed something."""
-        one = self.running.get(call.id)
-        if one is None:
+        live_call = self.running.get(call.id)
+        if live_call is None:
             return self
-        grown = replace(one, last=(one.last + text)[-LONGEST_TAIL:])
+        grown = replace(live_call, last=(live_call.last + text)[-LONGEST_TAIL:])
         return replace(self, running={**self.running, call.id: grown})
 
     def ended(self, call: ToolCall) -> Activity:
         """The activity after a call has ended."""
-        return replace(self, running={name: one for name, one in self.running.items() if name != call.id})
+        return replace(
+            self,
+            running={name: live_call for name, live_call in self.running.items() if name != call.id},
+        )
 
     def thought(self, words: str) -> Activity:
         """The activity after more thinking has arrived."""
@@ -305,7 +308,10 @@ def draw_activity(
     """The activity, as shown above the input and below ``drawn``, the drawn part of the answer; None if empty."""
     signs = spec.signs
     parts = [*drawn]
-    parts += [running_line(one.call, now - one.began, one.last, spec) for one in live.running.values()]
+    parts += [
+        running_line(live_call.call, now - live_call.began, live_call.last, spec)
+        for live_call in live.running.values()
+    ]
     if live.waiting is not None and not live.stopping:
         line = wait_line(live.waiting, live.waits_until - now, signs.dot)
         parts.append(

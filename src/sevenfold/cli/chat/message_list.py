@@ -63,7 +63,7 @@ def _summarise(chat: Chat, instructions: str, wish: Wishes) -> None:
 
 def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:
     """The message at which a part begins or ends, by number (1 is the last) or from a menu; None if none is chosen."""
-    points = [one for one in _points(chat) if not one.compacted]
+    points = [point for point in _points(chat) if not point.compacted]
     if not points:
         raise Refused("there is nothing to compact: no message was sent yet")
     most = len(points)
@@ -120,7 +120,7 @@ def _points(chat: Chat) -> list[history.RewindPoint]:
 
 def _choose(chat: Chat, title: str, points: list[history.RewindPoint]) -> history.RewindPoint | None:
     now = datetime.now()
-    items = (MenuItem(_first_line(one.words), before=_when(one, now), value=one) for one in points)
+    items = (MenuItem(_first_line(point.words), before=_when(point, now), value=point) for point in points)
     chosen: history.RewindPoint | None = chat.ask(Menu(title, tuple(items)))
     return chosen
 

@@ -98,11 +98,12 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
         rows.append(("in this run", _cached(run), _mix(run)))
     lost = f"lost {plural(len(breaks), 'time')}" if breaks else "The cache was never lost."
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
-    for one in breaks:
-        waited = one.idle_seconds if one.cause == "expired" else None
+    for cache_break in breaks:
+        waited = cache_break.idle_seconds if cache_break.cause == "expired" else None
         idle = f" after {text.duration(waited)}" if waited else ""
-        words = f"{cause(one.cause)}{idle}, {one.tokens:,} tokens charged again, {money(one.cost_usd)}"
-        parts.append(Text(f"  answer {one.call}: {words}", overflow="fold"))
+        price = money(cache_break.cost_usd)
+        words = f"{cause(cache_break.cause)}{idle}, {cache_break.tokens:,} tokens charged again, {price}"
+        parts.append(Text(f"  answer {cache_break.call}: {words}", overflow="fold"))
     if run.breaks:
         parts.append(Text("in this run, in detail", style="dim"))
     for broke in run.breaks:
@@ -140,7 +141,7 @@ def why_page(explained: Explanation) -> RenderableType:
         ("decided", why.chosen, why.rule),
     ]
     others = (option for option in why.options if option.name != why.chosen)
-    rows += [(f"  or {one.name}", f"{one.tokens:,} tokens", one.because) for one in others]
+    rows += [(f"  or {other.name}", f"{other.tokens:,} tokens", other.because) for other in others]
     return pairs(rows)
 
 
@@ -186,7 +187,7 @@ def hooks_page(hooks: Sequence[Hook], skipped: Sequence[SkippedHook]) -> Rendera
         return Text("There are no hooks.", style="dim")
     rows = [(hook.event, one_line(hook.label, 80), one_line(hook.source)) for hook in hooks]
     parts: list[RenderableType] = [pairs(rows)] if rows else []
-    parts += [Text(f"skipped: {one_line(str(one))}", style="yellow") for one in skipped]
+    parts += [Text(f"skipped: {one_line(str(error))}", style="yellow") for error in skipped]
     return Group(*parts)
 
 
@@ -251,7 +252,9 @@ class WindowBreakdown(Struct, frozen=True):
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
             pieces = pieces_in(conversation.transcript.view)
-            found += [(one.category, one.what or one.tool, estimate(one.weight)) for one in pieces]
+            found += [
+                (piece.category, piece.what or piece.tool, estimate(piece.weight)) for piece in pieces
+            ]
         whole = sum(size for _, _, size in found)
         scale = gauge.seen / whole if whole > 0 else 1.0
         items = tuple(WindowItem(kind, round(max(0.0, size) * scale), what) for kind, what, size in found)
@@ -322,7 +325,9 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
 
 def _largest(items: list[WindowItem], width: int) -> Table:
     room = max(12, width // 2)
-    rows = ((f"{one.tokens:,}", Text(_name(one.category)), Text(one_line(one.what, room))) for one in items)
+    rows = (
+        (f"{item.tokens:,}", Text(_name(item.category)), Text(one_line(item.what, room))) for item in items
+    )
     return grid(NUMBER, {**CUT, "max_width": max(12, width // 3)}, {**CUT, "style": "dim"}, rows=rows)
 
 

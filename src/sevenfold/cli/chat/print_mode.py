@@ -117,7 +117,7 @@ def run(
                 spent = spent.add(event.event)
             if isinstance(event, events.ToolEnded):
                 facts = event.output.facts
-                denials += [_denial(event.call, one.reason) for one in facts if isinstance(one, Denied)]
+                denials += [_denial(event.call, fact.reason) for fact in facts if isinstance(fact, Denied)]
             if isinstance(event, events.Ended):
                 finished = event.finished
             _show(event, messages, out)
@@ -193,9 +193,9 @@ def _print(result: Mapping[str, Any], out: TextIO) -> None:
         _write(clean(result["text"]), out)
     if result["end"] != "done":
         complain(f"not done ({result['end']}): {result['error'] or 'see above'}")
-    for one in result["permission_denials"]:
-        call = one_line(f"{one['tool']} {msgspec.json.encode(one['input']).decode()}", 200)
-        complain(f"not permitted: {call}: {one_line(one['reason'], 400)}")
+    for denial in result["permission_denials"]:
+        call = one_line(f"{denial['tool']} {msgspec.json.encode(denial['input']).decode()}", 200)
+        complain(f"not permitted: {call}: {one_line(denial['reason'], 400)}")
 
 
 def _write_json(line: Mapping[str, Any], out: TextIO) -> None:

@@ -199,7 +199,7 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
         yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
         return
     yield fit(line, room, signs.cut)
-    yield from (f"     {one}" for one in _wrap(about, max(10, room - 5), signs))
+    yield from (f"     {line}" for line in _wrap(about, max(10, room - 5), signs))
 
 
 def wrap(words: str, room: int) -> list[str]:

@@ -540,8 +540,8 @@ def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: the built-in ones, and custom ones, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
     own = [
-        SlashCommand(name, one.description, partial(_custom, one), one.takes, custom=one)
-        for name, one in sorted(custom_commands(folder).items())
+        SlashCommand(name, command.description, partial(_custom, command), command.takes, custom=command)
+        for name, command in sorted(custom_commands(folder).items())
         if name.lower() not in COMMANDS
     ]
     return (*ours, *own)
@@ -577,7 +577,7 @@ def find(line: str, folder: Path) -> tuple[SlashCommand, str]:
         if command.name.lower() == name.strip().lower():
             return command, rest.strip()
     # Below this, words are found that have only some letters in common.
-    near = get_close_matches(name.lower(), [one.name for one in known], 1, 0.7)
+    near = get_close_matches(name.lower(), [command.name for command in known], 1, 0.7)
     hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
     raise InputError(f"unknown command /{name}; {hint}")
 

@@ -320,21 +320,25 @@ LISTING_SECONDS = 2.0
 
 def served_models(client: Any, model: str) -> tuple[str, ...]:
     """The models a server lists, if the user has set its address; empty if it gives no usable answer."""
-    addressed = any(one.address(os.environ) != one.address({}) for one in registry.providers())
+    addressed = any(
+        provider.address(os.environ) != provider.address({}) for provider in registry.providers()
+    )
     if not (addressed and isinstance(client, Lister)):
         return ()
     try:
         body = msgspec.json.decode(client.listing(model, LISTING_SECONDS))
         listed = body["data"] if isinstance(body, dict) else body
-        return tuple(one["id"] for one in listed if isinstance(one["id"], str))
+        return tuple(model["id"] for model in listed if isinstance(model["id"], str))
     except Exception:  # noqa: BLE001 (whatever an SDK or a server does, there is the table)
         return ()
 
 
 def model_menu(current: str, served: tuple[str, ...]) -> Menu:
     """The menu that asks which model to use."""
-    listed = dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
-    aliases = {full_name(one): one for one in ALIASES}
+    listed = dict.fromkeys(
+        (current, *served, *(name for name in names() if not is_offline(name)), *names())
+    )
+    aliases = {full_name(alias): alias for alias in ALIASES}
     abouts = {name: _about(name, aliases.get(name, ""), name in served) for name in listed}
     items = (MenuItem(name, "", about, value=name) for name, about in abouts.items())
     return Menu(f"Which model? It is {current} now.", tuple(items), filtered=True)
@@ -546,7 +550,7 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     elif trusted is not None:
         path = user_home().root / _NOT_TRUSTED
         private_parent(path)
-        folders = "".join(f"{one}\n" for one in (*_declined(), folder.resolve()))
+        folders = "".join(f"{path}\n" for path in (*_declined(), folder.resolve()))
         with open(path, "w", encoding="utf-8", opener=private_opener) as file:
             file.write(folders)
 

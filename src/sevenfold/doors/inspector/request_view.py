@@ -38,30 +38,30 @@ WATCHED = (
 def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     """The page of the request with this number; None if there is none."""
     lane = session.reader.history.main
-    place = place_of(lane, number)
-    if place is None:
+    index = place_of(lane, number)
+    if index is None:
         return None
-    sent = lane.requests[place]
+    sent = lane.requests[index]
     bands = bands_of(lane)
-    before = lane.requests[place - 1] if place else None
+    previous = lane.requests[index - 1] if index else None
     used = sent.report.used
-    parts = sorted(lane.composition(place), key=lambda part: -part[1])
+    parts = sorted(lane.composition(index), key=lambda part: -part[1])
     return {
         "title": shown(session.reader.reader.title, 80) or shown(session.stored.name, 80),
         "request": sent.request,
-        "place": place,
+        "place": index,
         "total": len(lane.requests),
         "newest": lane.requests[-1].request,
-        "previous": before.request if before else None,
-        "next": lane.requests[place + 1].request if place + 1 < len(lane.requests) else None,
+        "previous": previous.request if previous else None,
+        "next": lane.requests[index + 1].request if index + 1 < len(lane.requests) else None,
         "at": sent.report.at,
-        "pause": _pause(before, sent),
+        "pause": _pause(previous, sent),
         "model": shown(sent.report.model, 60),
         "record": sent.record,
         "answer": sent.answer,
         "usd": sent.usd,
         "prompt": sent.report.prompt,
-        "change": sent.report.prompt - before.report.prompt if before else None,
+        "change": sent.report.prompt - previous.report.prompt if previous else None,
         "billed": {
             "read": used.cache_read_input_tokens,
             "written": used.cache_creation_input_tokens,
@@ -73,7 +73,7 @@ def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
         "sums": bands.sums(lane.categories, sent.sizes),
         "items": [item_view(lifetime, bands, tokens) for lifetime, tokens in parts[:LISTED]],
         "itemsTotal": len(parts),
-        **_changes(session, lane, place, bands),
+        **_changes(session, lane, index, bands),
         "break": next(
             (
                 break_view(lost)
@@ -83,7 +83,7 @@ def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
             None,
         ),
         "decisions": ledger_view(
-            [entry for entry in session.reader.history.ledger if entry.request == place]
+            [entry for entry in session.reader.history.ledger if entry.request == index]
         )["entries"],
     }
 
@@ -91,18 +91,18 @@ def request_view(session: OpenSession, number: int) -> dict[str, Any] | None:
 def place_of(lane: LaneHistory, number: int) -> int | None:
     """The place of the request with this number; requests without a known usage have no place."""
     # Numbers grow by one from place to place, but for requests whose usage is unknown.
-    for place in range(min(number, len(lane.requests)) - 1, -1, -1):
-        if lane.requests[place].request == number:
-            return place
-        if lane.requests[place].request < number:
+    for index in range(min(number, len(lane.requests)) - 1, -1, -1):
+        if lane.requests[index].request == number:
+            return index
+        if lane.requests[index].request < number:
             break
     return None
 
 
-def _pause(before: SentRequest | None, sent: SentRequest) -> float | None:
-    if before is None or before.report.at is None or sent.report.at is None:
+def _pause(previous: SentRequest | None, sent: SentRequest) -> float | None:
+    if previous is None or previous.report.at is None or sent.report.at is None:
         return None
-    return max(0.0, sent.report.at - before.report.at)
+    return max(0.0, sent.report.at - previous.report.at)
 
 
 def _prices(sent: SentRequest) -> dict[str, float] | None:
@@ -120,14 +120,14 @@ def _prices(sent: SentRequest) -> dict[str, float] | None:
     }
 
 
-def _changes(session: OpenSession, lane: LaneHistory, place: int, bands: Bands) -> dict[str, Any]:
+def _changes(session: OpenSession, lane: LaneHistory, index: int, bands: Bands) -> dict[str, Any]:
     """What entered the context since the request before, and what left it."""
     entered: list[Lifetime] = []
     left: list[Lifetime] = []
     unlogged = 0.0
     for lifetime in lane.lifetimes:
-        now = lane.contains(lifetime, place)
-        then = place > 0 and lane.contains(lifetime, place - 1)
+        now = lane.contains(lifetime, index)
+        then = index > 0 and lane.contains(lifetime, index - 1)
         if lifetime.held.piece.category == UNLOGGED or lifetime.key == SYSTEM:
             unlogged += lifetime.held.tokens if now and not then else 0.0
         elif now and not then:
@@ -150,7 +150,7 @@ def _changes(session: OpenSession, lane: LaneHistory, place: int, bands: Bands) 
         ],
         "enteredTotal": len(entered) - len(stayed),
         "leftTotal": len(left) - len(stayed),
-        "unlogged": round(unlogged) if place else 0,
+        "unlogged": round(unlogged) if index else 0,
     }
 
 
@@ -164,12 +164,12 @@ def _largest(lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
 def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     """The exact bytes of a request of our own, compared with those of the one before."""
     lane = session.reader.history.main
-    place = place_of(lane, number)
-    if place is None:
+    index = place_of(lane, number)
+    if index is None:
         return None
-    sent = lane.requests[place]
+    sent = lane.requests[index]
     if sent.relayed is not None:
-        before = lane.requests[place - 1].relayed if place else None
+        before = lane.requests[index - 1].relayed if index else None
         return {"known": False, "why": WATCHED, "relayed": _relayed(sent.relayed, before)}
     if sent.record is None:
         return {"known": False, "why": _why_no_bytes(session)}
@@ -178,7 +178,7 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
         _, now = sent_requests.recorded(session.archived().log, sent.record, "")
     except SevenfoldError as error:
         return {"known": False, "why": shown(str(error), 400)}
-    previous = lane.requests[place - 1].record if place else None
+    previous = lane.requests[index - 1].record if index else None
     view: dict[str, Any] = {
         "known": True,
         "size": len(past.body),
@@ -192,12 +192,12 @@ def bytes_view(session: OpenSession, number: int) -> dict[str, Any] | None:
     if previous is not None:
         view["comparison"] = _compared(session, previous, past.body, now)
         if view["comparison"]["known"]:
-            decided = [entry for entry in session.reader.history.ledger if entry.request == place]
+            decided = [entry for entry in session.reader.history.ledger if entry.request == index]
             view["comparison"]["who"] = who_changed(decided, view["comparison"]["cause"])
     return view
 
 
-def _relayed(sent: Relayed, before: Relayed | None) -> dict[str, Any]:
+def _relayed(sent: Relayed, previous: Relayed | None) -> dict[str, Any]:
     """What the gateway recorded of a request that it passed on."""
     parts = list(sent.changes)
     if sent.changed_message is not None and "messages" in parts:
@@ -205,9 +205,9 @@ def _relayed(sent: Relayed, before: Relayed | None) -> dict[str, Any]:
     return {
         "client": shown(sent.client, 60),
         "size": sent.size,
-        "before": None if before is None else before.size,
+        "before": None if previous is None else previous.size,
         "sha256": sent.sha256,
-        "same": before is not None and before.sha256 == sent.sha256,
+        "same": previous is not None and previous.sha256 == sent.sha256,
         "parts": [shown(part, 60) for part in parts],
         "milliseconds": sent.milliseconds,
     }
@@ -302,10 +302,10 @@ def _common(first: bytes, second: bytes) -> int:
 def body_view(session: OpenSession, number: int) -> tuple[bytes, int] | None:
     """The body of a request of our own, and how many secrets were masked in it; None if it is not known."""
     lane = session.reader.history.main
-    place = place_of(lane, number)
-    if place is None or lane.requests[place].record is None:
+    index = place_of(lane, number)
+    if index is None or lane.requests[index].record is None:
         return None
-    body = history.past(session.archived().log, lane.requests[place].record or 0).body
+    body = history.past(session.archived().log, lane.requests[index].record or 0).body
     masked = mask(body.decode(errors="surrogateescape"))
     return (
         (body, 0)

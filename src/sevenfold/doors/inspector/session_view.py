@@ -159,8 +159,8 @@ def findings(
         newest = compactions[-1]
         sizes = ""
         if newest.tokens_before and newest.tokens_after is not None:
-            before = tokens_in_words(newest.tokens_before)
-            sizes = f", the last from {before} to {tokens_in_words(newest.tokens_after)} tokens"
+            previous = tokens_in_words(newest.tokens_before)
+            sizes = f", the last from {previous} to {tokens_in_words(newest.tokens_after)} tokens"
         findings.append(
             {"level": "note", "strong": plural(len(compactions), "compaction"), "text": f"{sizes}."}
         )
@@ -351,8 +351,10 @@ def dearest(lane: LaneHistory, limit: int) -> list[CarriedItem]:
         prompts = (newest if stay.left is None else stay.left) - stay.entered
         if lane.returned and stay.key in lane.returned:
             if _is_item(stay):
-                before = several.get(stay.key)
-                several[stay.key] = CarriedItem(tokens, prompts + (before.prompts if before else 0), stay)
+                previous = several.get(stay.key)
+                several[stay.key] = CarriedItem(
+                    tokens, prompts + (previous.prompts if previous else 0), stay
+                )
         elif tokens * prompts > least and _is_item(stay):
             add = heapq.heappush if len(ranked) < limit else heapq.heappushpop
             add(ranked, (tokens * prompts, -place))
