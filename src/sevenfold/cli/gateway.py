@@ -26,6 +26,7 @@ from sevenfold.stores.lineage import AGENT_VARIABLE, brand
 from sevenfold.stores.settings_files import FileSource
 
 if TYPE_CHECKING:
+    from sevenfold.doors.follower.kept_figures import KeptFigures
     from sevenfold.doors.gateway.desk import ProposalDesk
     from sevenfold.doors.gateway.server import Gateway
 
@@ -87,7 +88,6 @@ def _gateway(
     from sevenfold.doors.gateway.report import broker_line, five_lines, kept_lines
     from sevenfold.doors.gateway.server import Gateway
     from sevenfold.doors.gateway.upstreams import Upstreams
-    from sevenfold.doors.plugins import kept
 
     home = user_home()
     upstreams = Upstreams.chosen(options.upstream, os.environ)
@@ -105,18 +105,15 @@ def _gateway(
     keeping: KeepingFollower | None = None
     follower = ConversationFollower(*placing, clock=SystemClock(), ids=RandomIds(), gate=gate)
     if options.mode != "watch":
-        kept.forget_old()
-        keeping_options = KeepingOptions(
+        choices = KeepingOptions(
             settings,
             gate=gate,
             failed=lambda error: say(f"a request was sent as it came: {error}"),
             note=say,
-            tell_figures=lambda session, figures: kept.tell(session, figures.saved_usd, figures.own_usd),
+            tell_figures=_status_line_told(),
             only_proposes=options.mode == "ask",
         )
-        follower = keeping = KeepingFollower(
-            *placing, keeping_options, clock=SystemClock(), ids=RandomIds()
-        )
+        follower = keeping = KeepingFollower(*placing, choices, clock=SystemClock(), ids=RandomIds())
     recorder = Recorder(follower, say)
     keeper = GatewayKeeper(recorder, keeping) if keeping is not None else None
     broker = Broker() if options.broker else None
@@ -135,6 +132,14 @@ def _gateway(
 
     # A program that we start has the terminal for itself.
     return gateway, ProposalDesk(keeping, recorder, store, _silently if folder else say), finish
+
+
+def _status_line_told() -> Callable[[str, KeptFigures], None]:
+    """A function that tells the status line of a session what was saved and spent in it."""
+    from sevenfold.doors.plugins import kept
+
+    kept.forget_old()
+    return lambda session, figures: kept.tell(session, figures.saved_usd, figures.own_usd)
 
 
 def _silently(sentence: str) -> None:
