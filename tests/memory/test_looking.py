@@ -18,12 +18,14 @@ import pytest
 import sevenfold
 from sevenfold import OfflineClient, Script
 from sevenfold.clock import ManualClock
+from sevenfold.conversation.flow import drive
 from sevenfold.events import Acted, Answered, SteppedAside
 from sevenfold.layers.remember import others
 from sevenfold.layers.remember.layer import MemoryKeeper, cost_at_end
 from sevenfold.layers.remember.look import Look
 from sevenfold.layers.remember.reports import SOURCE
 from sevenfold.layers.remember.span import portion_of, span_of
+from sevenfold.layers.remember.unread import UnreadWords
 from sevenfold.memory.admission import admit
 from sevenfold.memory.memory import Memory
 from sevenfold.memory.statements import LastingFact
@@ -195,6 +197,21 @@ def test_without_a_wait_there_is_no_look_at_the_end_and_the_next_session_does_it
         opened.complete()
         opened.settle()
     assert kept(work) == [WISH]
+
+
+@pytest.mark.spec("S18.3")
+def test_a_note_that_is_late_does_not_say_that_a_closed_session_is_open(work):
+    with session(work, "a", client(Extractor()), settings={"extraction": False}) as opened:
+        opened.user(WISH)
+        conversation = opened.conversation
+        memory = conversation.services.memory
+        unread = UnreadWords(conversation, memory, 0.0)
+        late_note = unread.note_if_any()
+        unread.note_left(unread=True)
+        assert late_note is not None
+        drive(late_note, None)
+        waiting = UnseenSessions(memory.folder, ManualClock())
+        assert waiting.claim("b", lambda process: True, 5) == ["a"]
 
 
 KILLED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain, takewhile
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -43,6 +44,10 @@ class UnreadWords:
         """The newest boundary before which everything was looked at."""
         self._looked_at = now
         """When the conversation was last looked at."""
+        self._note_lock = Lock()
+        """Held while memory's folder is told that this session has unread words, or that it is closed."""
+        self._is_left = False
+        """Whether the session is closed."""
 
     def span(self) -> SearchSpan:
         """The part of the view that has not been looked at yet."""
@@ -103,14 +108,23 @@ class UnreadWords:
 
     def note_left(self, *, unread: bool) -> None:
         """Note, as the session is closed, whether it leaves unread words to the next one of the project."""
-        if unread:
-            # A look that ended after these words were said may have noted that there are none.
-            self.sessions.begin(self._session, "")
-        else:
-            self.sessions.leave(self._session)
+        with self._note_lock:
+            self._is_left = True
+            if unread:
+                # A look that ended after these words were said may have noted that there are none.
+                self.sessions.begin(self._session, "")
+            else:
+                self.sessions.leave(self._session)
 
     def _note(self) -> Flow[None]:
-        yield from in_thread(partial(self.sessions.begin, self._session, self._c.services.process))
+        yield from in_thread(self._note_open)
+
+    def _note_open(self) -> None:
+        with self._note_lock:
+            # This runs in the background and may come after the session is closed. To say then that this process has
+            # it open would keep others from looking at it for as long as the process lives.
+            if not self._is_left:
+                self.sessions.begin(self._session, self._c.services.process)
 
     def _agent_wrote(self, calls: Sequence[Block]) -> bool:
         """Whether the agent itself wrote to memory in one of these calls."""
