@@ -20,6 +20,7 @@ from sevenfold.record.blocks import words_of
 from sevenfold.record.decisions import Epoch, Relayed
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.log import Answer
+from sevenfold.stores.jsonl.store import JsonlStore
 from sevenfold.wire.client_request import Api
 from sevenfold.wire.error_report import MalformedRequest
 from tests.gateway.standing import follower
@@ -78,6 +79,9 @@ class Program:
     def files(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"))
 
+    def sessions(self) -> set[str]:
+        return {info.name for info in JsonlStore(self.folder).sessions()}
+
     def entries(self, name: str = "work") -> Iterator[Any]:
         for line in (self.folder / f"{name}.jsonl").read_bytes().splitlines():
             yield entries.read(line)
@@ -129,6 +133,35 @@ def talk(program: Program, count: int) -> list[Any]:
             [*turns(number), {"role": "user", "content": f"question {number}"}], text(f"answer {number}")
         )
     return turns(count)
+
+
+def test_what_another_gateway_records_is_recorded_here_in_one_session_beside_it(
+    program: Program, tmp_path: Path
+) -> None:
+    talk(program, 2)
+    second = Program(tmp_path)
+    talk(second, 4)
+    second.follower.close()
+    (beside,) = second.sessions() - {"work"}
+    assert beside.startswith("work~")
+    assert len(program.said("work")) == 4
+    assert second.follower.sessions == {beside: 4}
+
+
+def test_side_requests_of_two_gateways_are_recorded_in_one_session_of_each(
+    program: Program, tmp_path: Path
+) -> None:
+    title = [{"role": "user", "content": "Name this conversation."}]
+    program.send(title, text("Harbour"), tools=[])
+    (theirs,) = program.sessions()
+    second = Program(tmp_path)
+    for _ in range(3):
+        second.send(title, text("Harbour"), tools=[])
+    second.follower.close()
+    assert len(second.sessions()) == 2
+    ((beside, answers),) = second.follower.sessions.items()
+    assert beside.startswith(f"{theirs}~")
+    assert answers == 3
 
 
 def test_each_message_of_a_growing_conversation_is_recorded_once(program: Program) -> None:

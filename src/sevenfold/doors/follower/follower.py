@@ -191,7 +191,7 @@ class ConversationFollower:
             if best is None or comparison.alignment.matched > best[1].alignment.matched:
                 best = conversation, comparison
         if best is None:
-            fresh = self._opened(self._unused_name(identity))
+            fresh = self._opened_here(self._unused_name(identity))
             best = fresh, fresh.compare(request, named=True)
         self._open.move_to_end(best[0].name)
         return best
@@ -206,7 +206,8 @@ class ConversationFollower:
                 and not self._awaits_its_first_answer(conversation)
             ]
         names = [name for name in self._names(identity) if name in self._open or name in self._listed]
-        return list(map(self._opened, names))
+        opened = map(self._opened_if_free, names)
+        return [conversation for conversation in opened if conversation is not None]
 
     def _awaits_its_first_answer(self, conversation: RecordedConversation) -> bool:
         """Whether a request that begins alike must be another conversation's: this one has nothing to continue yet."""
@@ -232,7 +233,9 @@ class ConversationFollower:
             if conversation.principal == identity.principal:
                 return conversation
         whose = f"-{identity.principal[:8]}" if identity.principal else ""
-        return self._opened(f"{SIDE_SESSION}{whose}")
+        name = f"{SIDE_SESSION}{whose}"
+        beside = (opened for opened in self._open if opened.startswith(f"{name}~"))
+        return self._opened_here(next(beside, name))
 
     def _names(self, identity: CallIdentity) -> list[str]:
         """The names of the sessions in which a named conversation may be recorded, as far as there are any."""
@@ -250,19 +253,24 @@ class ConversationFollower:
         is_taken = base in self._open or base in self._listed
         return f"{base}~{self._ids.new()[:8]}" if is_taken else base
 
+    def _opened_here(self, name: str) -> RecordedConversation:
+        """The conversation of this name, or one beside it if another process records that."""
+        return self._opened_if_free(name) or self._opened(f"{name}~{self._ids.new()[:8]}")
+
+    def _opened_if_free(self, name: str) -> RecordedConversation | None:
+        """The conversation of this name; None if another process records it: neither may write into its file."""
+        try:
+            return self._opened(name)
+        except TranscriptLocked:
+            return None
+
     def _opened(self, name: str) -> RecordedConversation:
         conversation = self._open.get(name)
         if conversation is not None:
             return conversation
         while len(self._open) >= MOST_OPEN:
             self.let_go(self._open.popitem(last=False)[1])
-        try:
-            log = self._store.open(name)
-        except TranscriptLocked:
-            # Another gateway records this conversation too: neither may write into the other's file.
-            name = f"{name}~{self._ids.new()[:8]}"
-            log = self._store.open(name)
-        conversation = self._recorded_in(log, name)
+        conversation = self._recorded_in(self._store.open(name), name)
         self._open[name] = conversation
         self._listed.add(name)
         return conversation
