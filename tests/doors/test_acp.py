@@ -14,6 +14,8 @@ import acp
 import pytest
 from acp import schema
 
+import sevenfold
+from sevenfold.doors.acp.server import AgentSource, EditorAgent, EditorSessionRequest, OpenedAgent
 from sevenfold.lab.simulator.brains import ScriptedBrain, Step, tool_use
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
@@ -336,3 +338,29 @@ def test_files_and_texts_that_the_editor_attaches_reach_the_model(tmp_path: Path
     in_editor(tmp_path, [model], work)
     assert "tide-table-7719" in seen[0]
     assert "unsaved-5512" in seen[0]
+
+
+@pytest.mark.spec("S32.4")
+def test_sessions_that_are_opened_at_the_same_time_cannot_exceed_the_limit_together(tmp_path: Path) -> None:
+    names = iter(("first", "second", "third"))
+
+    def opened(request: EditorSessionRequest, consent: Any) -> OpenedAgent:
+        name = next(names)
+        agent = sevenfold.Agent("offline", name=name, store=tmp_path, folder=tmp_path, consent=consent)
+        return OpenedAgent(agent, name, agent.close)
+
+    async def three_at_once() -> list[Any]:
+        agent = EditorAgent(AgentSource(opened, lambda folder: ()), max_sessions=2)
+        editor: Any = Editor(once)
+        agent.on_connect(editor)
+        folder = str(tmp_path)
+        outcomes = await asyncio.gather(
+            *(agent.new_session(folder) for _ in range(3)), return_exceptions=True
+        )
+        await agent.close()
+        return list(outcomes)
+
+    outcomes = asyncio.run(three_at_once())
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, acp.RequestError)]
+    reason = "2 sessions are open, which is the limit; restart the agent to close them"
+    assert [refusal.data for refusal in refusals] == [{"reason": reason}]

@@ -72,10 +72,13 @@ class AgentSource(Struct, frozen=True):
 class EditorAgent:
     """Answers the requests of one editor; see `acp.Agent`."""
 
-    def __init__(self, source: AgentSource) -> None:
+    def __init__(self, source: AgentSource, *, max_sessions: int = MOST_SESSIONS) -> None:
         self._source = source
+        self._max_sessions = max_sessions
         self._sessions: dict[str, EditorSession] = {}
-        self._threads = ThreadPoolExecutor(MOST_SESSIONS, "sevenfold-acp")
+        self._opening = 0
+        """How many sessions are being opened; they count as open."""
+        self._threads = ThreadPoolExecutor(max_sessions, "sevenfold-acp")
         self._editor: acp.Client | None = None
 
     def on_connect(self, conn: acp.Client) -> None:
@@ -193,12 +196,18 @@ class EditorAgent:
     async def _open(self, request: EditorSessionRequest) -> EditorSession:
         if self._editor is None:
             raise acp.RequestError.invalid_request({"reason": "there is no connection"})
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise acp.RequestError.invalid_request({"reason": f"{MOST_SESSIONS} sessions are open"})
+        if len(self._sessions) + self._opening >= self._max_sessions:
+            reason = f"{self._max_sessions} sessions are open, which is the limit; restart the agent to close them"
+            raise acp.RequestError.invalid_request({"reason": reason})
         # Created before its agent, because the agent asks for permission through it.
         fresh = EditorSession(request.name, request.folder, self._editor, asyncio.get_running_loop())
-        with _errors_of_protocol():
-            opened = await self._in_thread(partial(self._source.open, request, fresh.consent))
+        # Counted before anything is awaited: an editor may ask for several sessions at once.
+        self._opening += 1
+        try:
+            with _errors_of_protocol():
+                opened = await self._in_thread(partial(self._source.open, request, fresh.consent))
+        finally:
+            self._opening -= 1
         fresh.agent = opened.agent
         fresh.name = opened.name
         fresh.close = opened.close
