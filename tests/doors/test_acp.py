@@ -340,7 +340,7 @@ def test_files_and_texts_that_the_editor_attaches_reach_the_model(tmp_path: Path
     assert "unsaved-5512" in seen[0]
 
 
-@pytest.mark.spec("S32.4")
+@pytest.mark.spec("S32.5")
 def test_sessions_that_are_opened_at_the_same_time_cannot_exceed_the_limit_together(tmp_path: Path) -> None:
     names = iter(("first", "second", "third"))
 
