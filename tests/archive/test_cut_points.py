@@ -64,7 +64,7 @@ def test_a_beginning_that_several_ids_have_is_refused_with_two_of_them_and_an_id
 ) -> None:
     with talk(tmp_path, [("quay-1", "One?"), ("quay-12", "Twelve?")]) as session:
         assert record_named(session, "quay-1") == "quay-1"
-        with pytest.raises(InputError, match="quay: 2 records .* quay-1 and quay-12; give more of it"):
+        with pytest.raises(InputError, match=r"quay: 2 records .* quay-1 and quay-12; give more of it"):
             record_named(session, "quay")
         with pytest.raises(InputError, match="pier: no record in view has an id that begins like this"):
             record_named(session, "pier")
