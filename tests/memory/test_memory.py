@@ -536,6 +536,38 @@ def test_damage_beside_the_entries_loses_none_of_them(tmp_path, file, content):
     assert len(on_disk(tmp_path).entries()) == 2
 
 
+@pytest.mark.spec("S19.7")
+def test_an_entry_whose_stored_copy_is_lost_is_read_from_its_file_also_if_a_change_is_to_be_completed(
+    tmp_path,
+):
+    held = on_disk(tmp_path)
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    for stored in (tmp_path / ".versions" / "objects").iterdir():
+        stored.write_bytes(b"damaged")
+    (tmp_path / ".versions" / "applied").unlink()
+    again = on_disk(tmp_path)
+    assert "Never push to main" in again.index()
+    assert again.entry("rule").stamp.trusted
+
+
+@pytest.mark.spec("S19.7")
+def test_a_change_that_was_interrupted_and_whose_content_is_lost_leaves_what_the_file_has(tmp_path):
+    held = on_disk(tmp_path)
+    held.write(new_entry("rule", "project", "", "Never push to main."), "user", "by hand")
+    versions = tmp_path / ".versions"
+    before = {path.name for path in (versions / "objects").iterdir()}
+    applied = (versions / "applied").read_bytes()
+    file = (tmp_path / "rule.md").read_bytes()
+    held.write(new_entry("rule", "project", "", "Never push to release."), "user", "by hand")
+    (versions / "applied").write_bytes(applied)
+    (tmp_path / "rule.md").write_bytes(file)
+    (lost,) = {path.name for path in (versions / "objects").iterdir()} - before
+    (versions / "objects" / lost).unlink()
+    again = on_disk(tmp_path)
+    assert again.entry("rule").entry.body == "Never push to main."
+    assert (tmp_path / "rule.md").read_bytes() == file
+
+
 @pytest.mark.spec("S4.18")
 def test_an_entry_was_wrong_if_a_change_ended_it_and_not_if_it_was_only_said_again(folder):
     held = memory(folder)

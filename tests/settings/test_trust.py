@@ -268,6 +268,7 @@ def test_trust_lists_what_it_trusts_and_what_changed(tmp_path, brought, monkeypa
         lambda text, folder: text.replace("project", "elsewhere"),
         lambda text, folder: f'{{"folders": ["{folder}"]}}',
         lambda text, folder: f'{{"folders": {{"{folder}": {{"seen": {{}}}}}}, "seal": ""}}',
+        lambda text, folder: f'{{"folders": {{"{folder}": {{"seen": {{}}}}}}, "seal": "ü"}}',
     ],
 )
 def test_a_list_that_something_else_wrote_counts_for_nothing_and_is_told(

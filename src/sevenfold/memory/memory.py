@@ -545,6 +545,8 @@ class Memory:
         for file, (before, after) in last.entries.items() if last else ():
             content = self._folder.read(file)
             there = digest(content) if content is not None else None
+            if after is not None and self._content(file, after) is None:
+                continue  # the new content is lost, so what the file has now counts
             if there == (before.sha256 if before else None):
                 self._materialise(file, after)
         self._finish(current)
@@ -572,8 +574,10 @@ class Memory:
         usage = self._counted(USAGE, EntryUse)
         entries = []
         for file, stamp in current.entries.items():
-            entry = parse_entry(file, self._object(stamp.sha256))
-            entries.append(KnownEntry(entry, stamp, usage.get(file, EntryUse())))
+            content = self._content(file, stamp)
+            if content is not None:  # `problems` names those whose content is lost
+                entry = parse_entry(file, content)
+                entries.append(KnownEntry(entry, stamp, usage.get(file, EntryUse())))
         text = render_index(entries, self.today()).encode()
         if text != (self._folder.read(INDEX) or b""):
             self._folder.write(INDEX, text)

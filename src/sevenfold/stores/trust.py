@@ -289,7 +289,10 @@ class Trust:
 
     def _sealed(self, listed: _Listed) -> bool:
         key = self._key()
-        return bool(key) and hmac.compare_digest(_seal(key, listed), listed.seal)
+        # As bytes: of two texts, only ASCII can be compared, and a damaged file may have anything there.
+        return bool(key) and hmac.compare_digest(
+            _seal(key, listed).encode(), listed.seal.encode(errors="replace")
+        )
 
     def _key(self) -> bytes:
         """The key of the seal; empty if there is none yet."""
