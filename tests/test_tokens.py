@@ -287,6 +287,20 @@ def test_the_band_narrows_while_it_holds_and_widens_when_it_does_not():
     assert widths[2] > widths[1]
 
 
+@pytest.mark.spec("S0.8")
+def test_the_band_becomes_no_narrower_than_the_noise_of_what_it_holds():
+    (weight, truth), *_ = session(4, 1, seed=5)
+    estimator = Estimator.of("unknown")
+    narrowest = []
+    for _ in range(400):
+        estimator = estimator.observe(weight, truth)
+        narrowest.append((estimator.above, estimator.below))
+    assert narrowest[-1] == (1.0, 1.0)
+    assert all(1.0 <= factor for factors in narrowest for factor in factors)
+    assert any(1.0 < above < 2.0 for above, _ in narrowest)
+    assert any(1.0 < below < 2.0 for _, below in narrowest)
+
+
 def test_what_never_occurred_keeps_the_rate_it_had():
     picture = measure(block(type="image", source={}))
     estimator = Estimator.of("claude-b")

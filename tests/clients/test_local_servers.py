@@ -134,6 +134,13 @@ def test_a_server_started_again_with_another_window_is_believed_at_once(tmp_path
 
 
 @pytest.mark.spec("S15.3")
+@pytest.mark.parametrize("size", [0, -1, "24000", 24_000.0, True, None])
+def test_a_window_that_is_no_positive_number_is_not_believed(tmp_path: Path, size: Any) -> None:
+    with serving({"/v1/models": {"data": [{"id": MODEL, "max_model_len": size}]}}) as url:
+        assert window(url, tmp_path) == (8_192, "family")
+
+
+@pytest.mark.spec("S15.3")
 def test_addresses_of_this_machine_and_its_network_are_local() -> None:
     local = [
         "http://localhost:1/v1",

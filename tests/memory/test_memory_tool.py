@@ -39,6 +39,14 @@ def ask(held: Memory, command: str, **fields: Any) -> str:
 
 
 @pytest.mark.spec("S5.11")
+def test_a_text_to_replace_that_occurs_several_times_is_refused_with_the_lines_it_is_in(held):
+    path = "/memories/tides.md"
+    ask(held, "create", path=path, file_text="high\nlow\nhigh and low\nslack\n")
+    with pytest.raises(InputError, match=r"It occurs 2 times, in lines 1, 3\."):
+        ask(held, "str_replace", path=path, old_str="high", new_str="HIGH")
+
+
+@pytest.mark.spec("S5.11")
 def test_a_file_is_created_viewed_edited_renamed_and_deleted_and_every_step_can_be_undone(held):
     path = "/memories/progress.md"
     assert ask(held, "create", path=path, file_text="one\ntwo\n") == f"File created successfully at: {path}"

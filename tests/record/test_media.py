@@ -112,6 +112,12 @@ def test_a_pdf_weighs_and_counts_as_its_pages(packed: bool) -> None:
 
 
 @pytest.mark.spec("S21.1")
+def test_a_part_of_a_pdf_that_cannot_be_unpacked_does_not_hide_the_pages_in_the_parts_behind_it() -> None:
+    locked = b"1 0 obj << /Type /ObjStm /N 1 /Filter /FlateDecode >>\nstream\r\nlocked\nendstream\n"
+    assert pdf_pages(locked + pdf(12, packed=True)) == 12
+
+
+@pytest.mark.spec("S21.1")
 def test_a_pdf_that_holds_earlier_versions_of_its_pages_counts_those_of_its_root() -> None:
     assert pdf_pages(pdf(30, counted=10)) == 10
     assert pdf_pages(pdf(3, counted=999_999_999)) == 3

@@ -76,6 +76,15 @@ def test_fields_of_one_request_are_in_it_alone_and_rebuilt_later(tmp_path: Path)
 
 
 @pytest.mark.spec("S8.11")
+def test_the_tokens_of_an_answer_may_be_any_number_from_one_to_the_models_limit() -> None:
+    with alone() as session:
+        assert asked(session, max_tokens=1)["max_tokens"] == 1
+        assert asked(session, max_tokens=128_000)["max_tokens"] == 128_000
+        with pytest.raises(InputError, match="max_tokens is 128,001"):
+            session.prepare(max_tokens=128_001)
+
+
+@pytest.mark.spec("S8.11")
 def test_a_field_of_every_request_can_be_left_out_of_one() -> None:
     with alone(thinking=ADAPTIVE, fields={"service_tier": "auto"}) as session:
         assert "service_tier" not in asked(session, fields={"service_tier": None})

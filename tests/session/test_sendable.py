@@ -403,3 +403,14 @@ def test_a_result_that_names_no_call_is_sent_as_text_where_no_call_waits(tmp_pat
         body = session.prepare().body
     assert b"of what?" in body
     assert not wrong(body)
+
+
+@pytest.mark.spec("S21.5")
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: [text], lambda text: {"lines": text}])
+def test_halves_of_characters_in_a_result_are_joined_or_replaced_and_the_rest_stays(wrap: Any) -> None:
+    with alone() as session:
+        session.user("Look.")
+        hear(session, fake_reply(calling("c1")))
+        session.tool_results({"c1": wrap("pier \ud83d\ude00 and \ud83d quay")})
+        sent = session.prepare().body.decode()
+    assert "pier 😀 and \ufffd quay" in sent

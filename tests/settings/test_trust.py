@@ -13,7 +13,8 @@ from sevenfold.agent.team.definitions import _TABLE
 from sevenfold.cli import main as cli
 from sevenfold.cli.chat.custom_commands import PROJECT as COMMANDS
 from sevenfold.cli.chat.start import PROJECT_HOOKS
-from sevenfold.errors import SettingError, UserError
+from sevenfold.errors import Refused, SettingError, UserError
+from sevenfold.stores.lineage import AGENT_VARIABLE
 from sevenfold.stores.trust import SEEN, Trust
 
 
@@ -42,6 +43,17 @@ def test_trust_is_remembered_and_can_be_taken_back(trust, folder):
     assert trust.remove(folder) is True
     assert trust.remove(folder) is False
     assert not trust.covers(folder)
+
+
+@pytest.mark.spec("S19.5")
+def test_what_an_agent_started_can_neither_add_to_the_list_nor_take_from_it(trust, folder, monkeypatch):
+    trust.add(folder)
+    monkeypatch.setenv(AGENT_VARIABLE, "work")
+    with pytest.raises(Refused, match="trusting a folder is the user's to do"):
+        trust.add(folder / "part")
+    with pytest.raises(Refused, match="trusting a folder is the user's to do"):
+        trust.remove(folder)
+    assert trust.folders() == (str(folder.resolve()),)
 
 
 def test_it_holds_for_that_folder_alone(trust, folder):
