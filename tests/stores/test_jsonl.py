@@ -400,6 +400,16 @@ def test_long_lines_are_found_from_the_end_across_chunks(tmp_path):
     assert list(lines.find(path, b"needle")) == [(len(rows[0]) + len(rows[1]), rows[2]), (0, rows[0])]
 
 
+@pytest.mark.parametrize("before", range(8))
+def test_a_text_is_found_wherever_the_edge_of_a_chunk_cuts_it(tmp_path, before):
+    # The file is read from its end, and its last chunk begins with the text, or some bytes later.
+    path = tmp_path / "s.jsonl"
+    padding = lines._CHUNK - len(b"needle") + before - 1
+    row = b"first\nneedle" + b"b" * padding + b"\n"
+    path.write_bytes(row)
+    assert [found for _, found in lines.find(path, b"needle")] == [row[6:]]
+
+
 @given(st.text())
 def test_any_id_makes_a_harmless_file_name(foreign):
     name = safe_name(foreign)
