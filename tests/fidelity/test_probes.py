@@ -95,6 +95,18 @@ def test_answers_to_questions_and_approved_plans_are_decisions() -> None:
     ]
 
 
+def test_a_task_that_is_open_in_several_lists_is_looked_for_once() -> None:
+    story = Story()
+    todos = [
+        {"content": task, "status": "pending"}
+        for task in ("trim the wick", "Trim  the wick", "fill the oil")
+    ]
+    story.assistant(call("t1", "TodoWrite", todos=todos))
+    story.assistant(call("c1", "TaskCreate", subject="fill the oil"))
+    story.user([result("c1", "Task #1 created successfully: fill the oil")])
+    assert facts(story, "pending_task") == ["trim the wick", "fill the oil"]
+
+
 def test_only_the_last_state_of_a_list_counts_and_only_what_is_open() -> None:
     story = Story()
     for status in ("pending", "completed"):
