@@ -197,7 +197,7 @@ def rewind(terminal: ProgramTerminal) -> None:
     terminal.press(ENTER)
     terminal.until(lambda: "Restore conversation" not in terminal.shown, "the conversation")
     terminal.settle()
-    # The message stands in the input line, on two rows.
+    # The input line shows the message, on two rows.
     for _ in range(3):
         terminal.press(CLEAR_LINE)
         terminal.settle(0.3)
@@ -295,7 +295,7 @@ TRACES: dict[str, Callable[[Sequence[Received]], bool]] = {
     "resumes": is_resumed,
     "fork": lambda requests: len({session_of(request) for request in requests} - {""}) > 1,
 }
-"""What is done, and how it is told that it was."""
+"""Each action, and how to tell from the program's requests that it was done."""
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 MOST_SECONDS = 15 * 60.0
 """The time limit for one point."""
 LONGER = {"small faults in the core": 60 * 60.0, "random rewrites of a program's list": 60 * 60.0}
-"""Points with a time limit of their own. The first runs the tests of the core with coverage, then up to 200 of them for
+"""Points with a time limit of their own. The first runs the tests of the core with coverage, then a minute's worth for
 each of 80 faults; the second makes 20,000 rewrites, with a compaction behind every fourth."""
 QUICK_SECONDS, QUICK_POINT_SECONDS = 30 * 60.0, 4 * 60.0
 """The time limits with `--quick`: for all points, and for one."""

@@ -4,7 +4,7 @@
 
 A program talks to a model below a follower that keeps its conversation in a window of 10,000 tokens, and rewrites its
 list between two questions: small changes (a result is cleared or shortened, a reminder is added or taken back, a text
-becomes blocks, an old call is written anew, parallel results change places, marks for the cache move), and from time to
+becomes blocks, an old call is rewritten, parallel results change places, marks for the cache move), and from time to
 time one that gives up a part of the conversation (it goes back, drops its oldest rounds, or goes on with a summary of
 its own). After each rewrite and the question behind it:
 

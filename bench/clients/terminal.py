@@ -64,7 +64,7 @@ class ProgramTerminal:
 
     @property
     def shown(self) -> str:
-        """What stands on the screen."""
+        """The text on the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def press(self, key: str) -> None:
@@ -72,7 +72,7 @@ class ProgramTerminal:
         os.write(self._keyboard, key.encode())
 
     def enter(self, line: str) -> None:
-        """Type a line, wait until it stands there, and send it: Enter at once would count as pasted."""
+        """Type a line, wait until it is shown, and send it: Enter at once would count as pasted."""
         self.press(line)
         self.until(lambda: line.split()[-1] in self.shown, f"{line!r} typed")
         self.settle(0.5)
@@ -86,7 +86,7 @@ class ProgramTerminal:
                 raise RuntimeError(f"there was never {what} on the screen:\n{self.shown}")
 
     def until_shown(self, text: str) -> None:
-        """Read on until a text stands on the screen."""
+        """Read on until the screen shows a text."""
         self.until(lambda: text in self.shown, repr(text))
 
     def settle(self, seconds: float = QUIET) -> None:

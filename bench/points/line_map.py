@@ -68,7 +68,7 @@ class LineMap(Struct, frozen=True):
         return sorted(using, key=lambda name: (-self.tests[name].share(path), name))
 
     def with_measured(self, measured: LineMap, unchanged: Iterable[str]) -> LineMap:
-        """This map with what was measured anew, and of itself only what these modules run."""
+        """This map, updated with a new measurement; of its own entries only those of these modules stay."""
         remaining = set(unchanged)
         tests = {name: test for name, test in self.tests.items() if module_of(name) in remaining}
         modules = {name: digest for name, digest in self.modules.items() if name in remaining}

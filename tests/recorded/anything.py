@@ -118,7 +118,7 @@ class Played:
         try:
             came = await getattr(session, method)(*given, **named)
             if method == "complete":
-                # Notes are taken beside the conversation.
+                # Notes are taken in the background.
                 await session.settle(60)
         except SevenfoldError as error:
             self.rig.note(f"{method} {shown} {dict(named)}", f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What is told of recorded sessions: figures, audits, facts that left the context. The same sessions in every run."""
+"""What reports say of recorded sessions: figures, audits, facts that left the context. The same sessions each time."""
 
 from __future__ import annotations
 

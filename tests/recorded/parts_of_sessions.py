@@ -1,4 +1,4 @@
-"""What a session makes of lists that somebody else keeps and changes: the same lists in every run."""
+"""What a session makes of lists that another program keeps and changes: the same lists in every run."""
 
 from __future__ import annotations
 

@@ -143,8 +143,8 @@ def _lines(known_entry: KnownEntry, width: int) -> list[str]:
     """A line for each statement of an entry that does not say the same as an earlier one."""
     entry = known_entry.entry
     statements: list[str] = []
-    # Without quotations the description stands for them. Only trusted entries are listed: the user stated or confirmed
-    # all of such an entry, its description included.
+    # If there are no quotations, the description is listed instead. Only trusted entries are listed: the user stated or
+    # confirmed all of such an entry, its description included.
     for statement in entry.quotations or (entry.description,):
         if not any(same_fact(statement, earlier) for earlier in statements):
             statements.append(statement)

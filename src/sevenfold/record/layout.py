@@ -315,7 +315,7 @@ class Layout:
 
 
 def _with_more_of_answer(anchor: Anchor, usage: Usage | None, weight: Weight) -> Anchor:
-    """The anchor after a further record of the answer that it is about, which reports the size anew or not at all."""
+    """The anchor after a further record of the answer that it is about, which reports the size again or not at all."""
     reply = anchor.reply + weight
     if usage is None:
         return replace(anchor, reply=reply)

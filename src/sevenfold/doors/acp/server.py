@@ -1,6 +1,6 @@
 """Answers an editor's requests: to open, load and list sessions, and to work on a message or cancel it.
 
-Agents block, so each request that reaches one runs in a thread; the protocol's own loop stays free.
+Agents block, so each request that reaches one runs in a thread; the event loop stays free.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Savings(Struct, frozen=True):
     usd: float = 0.0
     """What changed requests cost less than the program's own would have; our own calls are not part of it."""
     certain_usd: float = 0.0
-    """The same, beside a program that compacts at its threshold: larger requests it would not have sent, but it would
-    have paid for its summary."""
+    """The same, compared with a program that compacts at its threshold: larger requests it would not have sent,
+    but it would have paid for its summary."""
     dearer: int = 0
     """Changed requests in a row that were dearer."""
 
@@ -124,7 +124,7 @@ class RequestJudge:
     def _certainly_saved(
         self, saved: float, untouched: float, prompt: int, alone: ProgramsCompaction
     ) -> float:
-        """What one request saved beside a program that would have compacted at its threshold."""
+        """What one request saved compared with a program that would have compacted at its threshold."""
         if untouched < alone.threshold:
             self._next_compaction = 0.0
             return saved

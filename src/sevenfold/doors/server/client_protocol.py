@@ -85,7 +85,7 @@ class ClientRetries:
         self.restart()
 
     def restart(self) -> None:
-        """Begin to count anew, after a success."""
+        """Start counting from zero again, after a success."""
         self._until = time.monotonic() + self._patience
         self._attempt = 0
 

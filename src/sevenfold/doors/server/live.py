@@ -162,7 +162,7 @@ class LiveSession:
         return bool(self._log.keyed(key))
 
     def give_up(self) -> None:
-        """Stop waiting for results: the model is told that there are none."""
+        """Stop waiting for results; the model gets a message that there are none."""
         self._agent.assembly.loop.close_calls()
         self._tell()
 

@@ -45,7 +45,7 @@ class UnreadWords:
         self._looked_at = now
         """When the conversation was last looked at."""
         self._note_lock = Lock()
-        """Held while memory's folder is told that this session has unread words, or that it is closed."""
+        """Held while memory's folder notes that this session has unread words, or was closed."""
         self._is_left = False
         """Whether the session is closed."""
 
